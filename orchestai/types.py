@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, TypedDict
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 from orchestai.outcome import Outcome, Reward, Scored, Unscorable
 from orchestai.preference import Preference
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Speaker: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
@@ -138,6 +138,8 @@ class Turn:
     text: str = ""
 
     def __post_init__(self) -> None:
+        import torch
+
         shapes = {"logp": self.logp.shape, "mask": self.mask.shape, "value": self.value.shape, "step": self.step.shape}
         if self.sampler_logp is not None:
             shapes["sampler_logp"] = self.sampler_logp.shape

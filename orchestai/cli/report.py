@@ -31,10 +31,7 @@ def served_feedback(config: Path) -> dict[str, dict[str, Any]]:
         UserError: the configuration or the database cannot be read.
     """
     from orchestai.config import load_config
+    from orchestai.serving.store import all_feedback
 
     database = load_config(config).serving.database
-    try:
-        from orchestai.serving.store import all_feedback
-    except ModuleNotFoundError:  # nobody serves here
-        return {}
     return {run_id: asdict(said) for run_id, said in all_feedback(database).items()}

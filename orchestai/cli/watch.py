@@ -9,7 +9,6 @@ import typer
 
 from orchestai.cli.options import CONFIG, ConfigFile, flag, say
 from orchestai.cli.report import served_feedback
-from orchestai.errors import UserError
 
 
 def watch(
@@ -18,10 +17,7 @@ def watch(
     config: ConfigFile = CONFIG,
 ) -> None:
     """Show a run while it goes on, in a page on this machine, until Ctrl-C. The run is only read."""
-    try:
-        from orchestai.report.watch import watch as watch_until_interrupted
-    except ModuleNotFoundError as error:
-        raise UserError(f"watching needs {error.name}: pip install 'orchestai[serve]'") from None
+    from orchestai.report.watch import watch as watch_until_interrupted
 
     watch_until_interrupted(
         paths,

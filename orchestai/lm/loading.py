@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 import warnings
@@ -19,6 +18,7 @@ from transformers.utils import logging as transformers_logging
 
 from orchestai.config import LoraConfig, ModelConfig
 from orchestai.errors import UserError
+from orchestai.extras import needed_for
 from orchestai.lm import weights
 from orchestai.lm.model_keys import ModelKeys
 
@@ -78,7 +78,7 @@ def find_source(name: str, known: Mapping[str, ModelConfig], cache_dir: Path, ke
 
 def add_adapter(model: PreTrainedModel, lora: LoraConfig) -> None:
     """Freeze the model and give it adapters to learn, in float32; they change nothing at first."""
-    with without_notice_of_kernel():
+    with needed_for("lora", "train"), without_notice_of_kernel():
         import peft
 
     targets: str | list[str] = list(lora.targets)
@@ -220,8 +220,8 @@ def device_of_process() -> torch.device:
 
 
 def _four_bits(keys: ModelKeys) -> dict[str, Any]:
-    if importlib.util.find_spec("bitsandbytes") is None:
-        raise UserError(f"{keys.section}.load_in_4bit: bitsandbytes is not installed; run: pip install bitsandbytes")
+    with needed_for(f"{keys.section}.load_in_4bit"), without_notice_of_kernel():
+        import bitsandbytes  # noqa: F401
     from transformers import BitsAndBytesConfig
 
     quantised = BitsAndBytesConfig(

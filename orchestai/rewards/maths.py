@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from orchestai.extras import how_to_install
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.sandbox import Program, Sandbox
 from orchestai.tasks.task import Task
@@ -58,6 +59,8 @@ async def math_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> Outcome:
             return Scored(float(number in numbers))
         if len(_values(marked_answer(answer) or "")) > 1:
             return Scored(0.0)
+    if not sandbox.can_import("math_verify"):
+        return Unscorable("scorer", how_to_install(ModuleNotFoundError(name="math_verify")) or "")
     references = [rf"\boxed{{{reference}}}" for reference in task.answers]
     tests = _TESTS.format(answer=final, references=references)
     return (await sandbox.arun(Program(_JUDGE, tests, "agrees"))).outcome()

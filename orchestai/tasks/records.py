@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from orchestai.errors import UserError, first_problem
+from orchestai.extras import needed_for
 from orchestai.tasks.task import Task
 
 Record: TypeAlias = dict[str, Any]
@@ -169,7 +170,8 @@ def _parse(text: str, where: str) -> Any:
 
 def _read_hub(name: str, split: str) -> list[tuple[str, Record]]:
     """`name` may end in a colon and the name of one of the data set's configurations."""
-    from datasets import load_dataset
+    with needed_for(f"data set {name!r}"):
+        from datasets import load_dataset
 
     data_set, _, configuration = name.partition(":")
     try:

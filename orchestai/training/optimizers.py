@@ -10,6 +10,7 @@ from torch.optim import AdamW, Optimizer
 
 from orchestai.config import AdamConfig
 from orchestai.errors import UserError
+from orchestai.extras import needed_for
 from orchestai.lm.loading import without_notice_of_kernel
 
 
@@ -24,14 +25,8 @@ def open_optimizer(parameters: Sequence[nn.Parameter] | Sequence[dict[str, Any]]
     options = {"lr": settings.learning_rate, "betas": settings.adam_betas, "weight_decay": settings.weight_decay}
     if settings.optimizer == "adamw":
         return AdamW(parameters, **options)  # type: ignore[arg-type]
-    try:
-        with without_notice_of_kernel():
-            import bitsandbytes
-    except ImportError as error:
-        raise UserError(
-            "training: optimizer=adamw_8bit needs bitsandbytes; run: pip install bitsandbytes, or set optimizer to "
-            f"adamw ({error})"
-        ) from error
+    with needed_for("training: optimizer=adamw_8bit"), without_notice_of_kernel():
+        import bitsandbytes
     return cast(Optimizer, bitsandbytes.optim.AdamW8bit(parameters, **options))
 
 

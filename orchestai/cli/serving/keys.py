@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestai.cli.options import CONFIG, ConfigFile, Overrides, flag, say
-from orchestai.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,11 +52,8 @@ def revoke(name: Name, config: ConfigFile = CONFIG, overrides: Overrides = None)
 
 @contextmanager
 def _store(config: ConfigFile, overrides: list[str] | None) -> Iterator[KeyStore]:
-    try:
-        from orchestai.serving.store import Database, KeyStore
-    except ModuleNotFoundError as error:
-        raise UserError(f"keys need {error.name}: pip install 'orchestai[serve]'") from None
     from orchestai.config import load_config
+    from orchestai.serving.store import Database, KeyStore
 
     with Database.open(load_config(config, overrides or []).serving.database) as database:
         yield KeyStore(database)

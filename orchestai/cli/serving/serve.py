@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 from orchestai.cli.options import CONFIG, EXECUTION_LOGS, ConfigFile, Overrides, flag, latest_checkpoint, override
-from orchestai.errors import UserError
 
 
 def serve(
@@ -23,14 +22,11 @@ def serve(
     overrides: Overrides = None,
 ) -> None:
     """Serve /v1/chat/completions and what belongs to it, until Ctrl-C."""
-    try:
-        from orchestai.serving.api.server import serve as serve_until_interrupted
-    except ModuleNotFoundError as error:
-        raise UserError(f"serving needs {error.name}: pip install 'orchestai[serve]'") from None
     from orchestai.config import FIRST_POOL, load_config
     from orchestai.degradation import Resilience
     from orchestai.execution.log_keeping import keeping
     from orchestai.orchestrator import Orchestrator
+    from orchestai.serving.api.server import serve as serve_until_interrupted
     from orchestai.serving.improvement.succession import serving_checkpoint
     from orchestai.serving.redaction import text_change
 

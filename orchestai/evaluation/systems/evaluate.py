@@ -249,7 +249,7 @@ def embedder(encoder: TextEncoder) -> Embed:
         vectors = np.zeros((len(texts), encoder.width), dtype=np.float32)
         for i, text in enumerate(texts):
             try:
-                vectors[i] = encoder.embed([text])[0].numpy()
+                vectors[i] = encoder.embed([text])[0]
             except UnreadableTextError:
                 continue
         return vectors

@@ -14,6 +14,7 @@ import torch
 
 from orchestai.config import LoraConfig, VllmConfig
 from orchestai.errors import UserError
+from orchestai.extras import needed_for
 from orchestai.lm.backends import transfer
 from orchestai.lm.backends.base import Generation, SampleSettings, Weights
 from orchestai.lm.backends.handover import ByFolder, ByTransfer, Handover
@@ -72,14 +73,9 @@ class VllmEngine:
         section: str,
     ) -> None:
         self._section = section
-        try:
+        with needed_for(f"{section}.backend"):
             import vllm
             from vllm.lora.request import LoRARequest
-        except ImportError:
-            raise UserError(
-                f"{section}.backend: vllm is not installed; run: pip install 'orchestai[gpu]', or set the "
-                "backend to transformers"
-            ) from None
         refuse_sharing(config, processes, section)
         options: dict[str, Any] = {
             "worker_extension_cls": EXTENSION,

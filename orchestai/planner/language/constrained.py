@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from orchestai.config import PlannerConfig
-from orchestai.errors import UserError
+from orchestai.extras import needed_for
 from orchestai.lm.sampling import Choose
 from orchestai.workers.base import WorkerCard
 
@@ -30,12 +30,8 @@ def plan_grammar(
     Raises:
         UserError: xgrammar is not installed.
     """
-    try:
+    with needed_for("planner.language.constrained"):
         import xgrammar
-    except ImportError:
-        raise UserError(
-            "planner.language.constrained: xgrammar is not installed; run: pip install 'orchestai[constrained]'"
-        ) from None
     info = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocab_size, stop_token_ids=sorted(end_ids))
     compiled = xgrammar.GrammarCompiler(info).compile_json_schema(
         json.dumps(plan_schema(config, cards)), any_whitespace=False, separators=(",", ":"), strict_mode=True

@@ -17,31 +17,29 @@ class Beams:
         size: most beginnings, and most whole plans, that are kept of each plan.
         logp: (b, w) their log-probability.
         spans: (b, w, i, 2) first and last tokens of their steps.
+        settled: (b,) bool; no beginning can become likelier than the likeliest whole plan, since what is added only
+            makes it less likely. Then no more whole plans are found.
     """
 
     size: int
     logp: Tensor
     spans: Tensor
+    settled: Tensor
     _whole: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     @classmethod
     def begin(cls, rows: int, size: int, like: Tensor) -> Beams:
         """One beginning without a step for each plan; `like` has the type and device of log-probabilities."""
         spans = torch.zeros(rows, 1, 0, 2, dtype=torch.long, device=like.device)
-        return cls(size, like.new_zeros(rows, 1), spans)
+        return cls(size, like.new_zeros(rows, 1), spans, torch.zeros(rows, dtype=torch.bool, device=like.device))
 
     def stop(self, stop: Tensor, go_on: Tensor) -> None:
         """Every beginning is a whole plan with (b, w) log-probability `stop`, and goes on with that of `go_on`."""
-        self._whole.append((self.logp + stop, self.spans))
+        whole = (self.logp + stop).masked_fill(self.settled[:, None], -torch.inf)
+        self._whole.append((whole, self.spans))
         self.logp = self.logp + go_on
-
-    @property
-    def settled(self) -> bool:
-        """No beginning can become likelier than the likeliest whole plan: what is added only makes it less likely."""
-        if not self._whole:
-            return False
         best = torch.cat([logp for logp, _ in self._whole], 1).amax(1)
-        return bool((self.logp.amax(1) <= best).all())
+        self.settled = self.logp.amax(1) <= best
 
     def extend(self, logp: Tensor, spans: Tensor) -> Tensor:
         """Give the beginnings a further step, and keep the likeliest; (b, w') which of the w each of them continues.

@@ -193,13 +193,13 @@ class StructureDecoder(nn.Module):
                 possible = (free & held.memory.edges[:, None, :, 0]).any(-1)
                 go_on = _possible(self._go_on(state, held.boundaries, free), possible).view(rows, width)
                 found.stop(F.logsigmoid(-go_on), F.logsigmoid(go_on))
-                if found.settled:
+                if not torch.compiler.is_exporting() and found.settled.all():
                     break
             starts = self._starts(state, _previous(spans[..., 1])[:, -1:], held, free)
-            start_logp, start = starts[:, 0].log_softmax(-1).topk(min(beams, starts.shape[-1]))
+            start_logp, start = starts[:, 0].log_softmax(-1).topk(_at_most(beams, starts.shape[-1]))
             apart = start.shape[1]
             ends = self._ends(state.expand(-1, apart, -1), held, free.expand(-1, apart, -1), start)
-            end_logp, end = ends.log_softmax(-1).topk(min(beams, ends.shape[-1]))
+            end_logp, end = ends.log_softmax(-1).topk(_at_most(beams, ends.shape[-1]))
             logp = (start_logp[..., None] + end_logp).view(rows, width, -1)
             steps = torch.stack([start[..., None].expand_as(end), end], -1).view(rows, width, -1, 2)
             origin = found.extend(logp, steps) + torch.arange(rows, device=device)[:, None] * width
@@ -296,8 +296,9 @@ class StructureDecoder(nn.Module):
         """
         if self.overlapping:
             return memory.mask[:, None].expand(-1, spans.shape[1] + 1, -1)
-        ends = torch.where(exists, spans[..., 1], -1)
-        last = F.pad(ends, (1, 0), value=-1).cummax(1).values
+        ends = F.pad(torch.where(exists, spans[..., 1], -1), (1, 0), value=-1)
+        earlier = torch.ones(ends.shape[1], ends.shape[1], dtype=torch.bool, device=ends.device).tril()
+        last = torch.where(earlier, ends[:, None], -1).amax(-1)
         return memory.mask[:, None] & (memory.positions > last[..., None])
 
     def free_edges(self, spans: Tensor, exists: Tensor, memory: InstructionMemory) -> Tensor:
@@ -354,3 +355,8 @@ def _before_spans(spans: Tensor, exists: Tensor, memory: InstructionMemory) -> T
     earlier = (end[:, None] < start[:, :, None]) & exists[:, None]
     nearest = torch.where(earlier, end[:, None], -1).amax(-1)
     return memory.inside(torch.stack([nearest + 1, start - 1], -1))
+
+
+def _at_most(wanted: int, available: int) -> int:
+    """The smaller one; unlike `min`, which number it is is known when a graph is exported."""
+    return wanted if wanted < available else available

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Subtask, Workflow, WorkflowError
@@ -30,8 +30,8 @@ _MODIFIER = re.compile(
 _JOINED = re.compile(r"[,\s]*")
 
 
-def word_edges(instruction: str, offsets: Tensor) -> tuple[Tensor, Tensor]:
-    """(t,) bool each: the tokens at which a step's words may begin, and may end.
+def word_edges(instruction: str, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """(t, 2) the tokens at which a step's words may begin, and may end.
 
     Args:
         offsets: (t, 2) [start, end) character offsets of the tokens.
@@ -48,11 +48,9 @@ def word_edges(instruction: str, offsets: Tensor) -> tuple[Tensor, Tensor]:
         starts.difference_update(range(literal.start() + 1, literal.end()))
         ends.difference_update(range(literal.start() + 1, literal.end()))
     places = offsets.tolist()
-    begin = torch.tensor([start in starts for start, _ in places], dtype=torch.bool)
-    finish = torch.tensor([end in ends for _, end in places], dtype=torch.bool)
-    if places:
-        begin[0] = finish[-1] = True
-    return begin, finish
+    edges = np.array([(start in starts, end in ends) for start, end in places], bool).reshape(-1, 2)
+    edges[:1, 0] = edges[-1:, 1] = True
+    return edges
 
 
 def with_whole_text(instruction: str, workflow: Workflow) -> Workflow:

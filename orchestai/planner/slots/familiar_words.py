@@ -54,15 +54,15 @@ class FamiliarWords(nn.Module):
             if its not in before:
                 self.counts[text.unique().to(self.counts.device)] += 1
         self._counted = torch.tensor(sorted(before.union(now)))
-        rare = torch.tensor([self._rare(text, _OFTEN + 1) for text in texts])
+        rare = torch.stack([self._rare(text, _OFTEN + 1) for text in texts])
         self.most.fill_(max(_USUAL, float(rare.quantile(_QUANTILE))))
 
-    def knows(self, text: Tensor) -> bool:
-        """Whether an instruction of these tokens has no more rare ones than nearly all that were learned from."""
-        return self._rare(text, _OFTEN) <= float(self.most) + 1e-6
+    def knows(self, text: Tensor) -> Tensor:
+        """() bool; whether an instruction of these tokens has no more rare ones than nearly all learned from."""
+        return self._rare(text, _OFTEN) <= self.most + 1e-6
 
-    def _rare(self, text: Tensor, often: int) -> float:
-        return float((self.counts[text.to(self.counts.device)] < often).float().mean())
+    def _rare(self, text: Tensor, often: int) -> Tensor:
+        return (self.counts[text.to(self.counts.device)] < often).float().mean()
 
 
 def _hash(text: Tensor) -> int:

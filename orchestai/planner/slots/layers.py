@@ -48,7 +48,8 @@ class Attention(nn.Module):
         """
         query, (key, value) = self._split(self.query(x)), keys
         if self.rotary:
-            cos, sin = _angles(key.shape[2], query.shape[-1], x.device)
+            angles = _angles if torch.compiler.is_exporting() else _kept_angles
+            cos, sin = angles(key.shape[2], query.shape[-1], x.device)
             behind = key.shape[2] - x.shape[1]
             query, key = _rotate(query, (cos[behind:], sin[behind:])), _rotate(key, (cos, sin))
         attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
@@ -170,13 +171,14 @@ def _feed_forward(width: int) -> nn.Module:
     return nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
 
 
-@lru_cache(maxsize=64)
-@torch.inference_mode(False)
 def _angles(length: int, head_width: int, device: torch.device) -> Pair:
-    """Kept from call to call, so made for training, too, where inference is what asks first."""
     frequency = 10000.0 ** (-torch.arange(0, head_width, 2, device=device) / head_width)
     angle = (torch.arange(length, device=device)[:, None] * frequency).repeat(1, 2)
     return angle.cos(), angle.sin()
+
+
+_kept_angles = lru_cache(maxsize=64)(torch.inference_mode(False)(_angles))
+"""Kept from call to call, so made for training, too, where inference is what asks first."""
 
 
 def _rotate(x: Tensor, angles: Pair) -> Tensor:

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -254,8 +256,8 @@ class PlannerModel(nn.Module):
         batch = self.choose_workers(instructions, encoded, structure, chooser, preferences)
         logp = None
         if sample is None and self.confidence.is_known:
-            familiar = torch.tensor([self.familiar_words.knows(text.ids) for text in encoded], device=device)
-            chances = (self.confidence(self._sureness(logits, memory, batch)) * familiar).tolist()
+            familiar = torch.stack([self.familiar_words.knows(torch.from_numpy(text.ids)) for text in encoded])
+            chances = (self.confidence(self._sureness(logits, memory, batch)) * familiar.to(device)).tolist()
             plans = self.finish(instructions, encoded, batch, logits.edges)
             return [replace(plan, confidence=chance) for plan, chance in zip(plans, chances, strict=True)]
         if sample is not None:
@@ -303,7 +305,9 @@ class PlannerModel(nn.Module):
             return torch.zeros(len(steps), 1 + self.config.max_fallbacks, dtype=torch.long)
         first = rank_by_cards(self.encoder.sentences(steps), self.encoder.sentences([card.text for card in self.cards]))
         missing = 1 + self.config.max_fallbacks - first.shape[1]
-        return F.pad(first, (0, max(missing, 0)), value=len(self.cards))[:, : 1 + self.config.max_fallbacks]
+        return F.pad(torch.from_numpy(first), (0, max(missing, 0)), value=len(self.cards))[
+            :, : 1 + self.config.max_fallbacks
+        ]
 
     @torch.no_grad()
     def sureness(self, instructions: Sequence[str], decisions: Sequence[Decisions]) -> Tensor:
@@ -317,7 +321,10 @@ class PlannerModel(nn.Module):
         return torch.cat(rows)
 
     def words_of(
-        self, instructions: Sequence[str], offsets: Sequence[Tensor] | Tensor, plans: Structure | DecisionBatch
+        self,
+        instructions: Sequence[str],
+        offsets: Sequence[NDArray[np.int64]] | Tensor,
+        plans: Structure | DecisionBatch,
     ) -> Tensor:
         """(b, n, d) what the selector reads of the steps' words.
 
@@ -410,12 +417,12 @@ def _by_the_rules(task: Task, plan: Plan) -> Plan:
     return replace(plan, workflow=with_whole_text(task.instruction, workflow))
 
 
-def rank_by_cards(steps: Tensor, cards: Tensor) -> Tensor:
+def rank_by_cards(steps: NDArray[np.float32], cards: NDArray[np.float32]) -> NDArray[np.int64]:
     """(steps, W) workers, nearest first, of (steps, d) and (W, d) unit vectors of the steps' and the cards' words."""
-    return (steps @ cards.T).argsort(dim=-1, descending=True, stable=True)
+    return np.argsort(-(steps @ cards.T), axis=-1, kind="stable")
 
 
-def step_words(instruction: str, offsets: Tensor, span: Tensor) -> str:
+def step_words(instruction: str, offsets: NDArray[np.int64] | Tensor, span: Tensor) -> str:
     """The words of a step without its examples, given the first and the last token of them, both inclusive."""
     first, last = span.tolist()
     words = instruction[int(offsets[first, 0]) : int(offsets[last, 1])]
@@ -437,12 +444,12 @@ def card_features(cards: Sequence[WorkerCard], encoder: TextEncoder) -> Tensor:
     """
     if not cards:
         return torch.zeros(0, encoder.width + 2)
-    words = torch.cat([_words_of(card, encoder) for card in cards]) * math.sqrt(encoder.width)
+    words = torch.from_numpy(np.concatenate([_words_of(card, encoder) for card in cards])) * math.sqrt(encoder.width)
     facts = [[(math.log10(card.price_usd + 1e-8) + 5) / 2, float(card.kind == "tool")] for card in cards]
     return torch.cat([words, torch.tensor(facts)], -1)
 
 
-def _words_of(card: WorkerCard, encoder: TextEncoder) -> Tensor:
+def _words_of(card: WorkerCard, encoder: TextEncoder) -> NDArray[np.float32]:
     try:
         return encoder.embed([card.text])
     except UnreadableTextError as error:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
 from orchestai.config import PlannerConfig
 from orchestai.planner.slots.decoding_rules import word_edges
 from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder
 from orchestai.planner.slots.layers import EncoderLayer
+from orchestai.planner.slots.padding import padded, present
 from orchestai.planner.slots.phrase_matcher import phrase_norms
 
 
@@ -66,22 +66,20 @@ class InstructionReader(nn.Module):
         self.norm = nn.LayerNorm(config.d_model)
 
     def forward(self, texts: Sequence[EncodedText], device: torch.device) -> InstructionMemory:
-        raw = pad_sequence([text.features.to(device, torch.float32) for text in texts], batch_first=True)
-        lengths = torch.tensor([len(text) for text in texts], device=device)
-        mask = torch.arange(raw.shape[1], device=device) < lengths[:, None]
-        meanings = pad_sequence([text.meanings.to(device, torch.float32) for text in texts], batch_first=True)
-        words = self.project(raw)
+        return self.read(
+            padded([text.features for text in texts], device),
+            padded([text.meanings for text in texts], device),
+            present(texts, device),
+            padded([text.offsets for text in texts], device),
+            padded([word_edges(text.text, text.offsets) for text in texts], device),
+        )
+
+    def read(
+        self, features: Tensor, meanings: Tensor, mask: Tensor, offsets: Tensor, edges: Tensor
+    ) -> InstructionMemory:
+        """`forward` for padded tensors, with what `InstructionMemory` keeps of them."""
+        words = self.project(features)
         tokens = words + self.meaning(meanings)
         for layer in self.layers:
             tokens = layer(tokens, mask[:, None, None])
-        offsets = pad_sequence([text.offsets.to(device) for text in texts], batch_first=True)
-        edges = [torch.stack(word_edges(text.text, text.offsets), -1).to(device) for text in texts]
-        return InstructionMemory(
-            words,
-            meanings,
-            phrase_norms(meanings),
-            self.norm(tokens),
-            mask,
-            offsets,
-            pad_sequence(edges, batch_first=True),
-        )
+        return InstructionMemory(words, meanings, phrase_norms(meanings), self.norm(tokens), mask, offsets, edges)

@@ -17,6 +17,7 @@ from orchestai.planner.slots.decoder import Structure
 from orchestai.planner.slots.encoders.encoder import TextEncoder
 from orchestai.planner.slots.heads import match, mlp
 from orchestai.planner.slots.layers import SpanPool
+from orchestai.planner.slots.padding import padded, present
 from orchestai.planner.slots.preference_shift import PreferenceShift, preference_inputs
 from orchestai.preference import Preference
 from orchestai.types import DecisionKind
@@ -80,10 +81,9 @@ class WorkerSelector(nn.Module):
             UnreadableTextError: a step has no word, or too many.
         """
         place = {words: i for i, words in enumerate(dict.fromkeys(words for row in steps for words in row))}
-        texts = [self.encoder.encode(words).features.to(device, torch.float32) for words in place]
-        lengths = torch.tensor([len(text) for text in texts], device=device)
-        tokens = self.project(pad_sequence(texts, batch_first=True))
-        mask = torch.arange(tokens.shape[1], device=device) < lengths[:, None]
+        texts = [self.encoder.encode(words) for words in place]
+        tokens = self.project(padded([text.features for text in texts], device))
+        mask = present(texts, device)
         pooled = self.pool(tokens, mask[:, None])[:, 0]
         rows = [pooled[[place[words] for words in row]] for row in steps]
         return pad_sequence(rows, batch_first=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from orchestai.planner.slots.decisions import DecisionBatch
@@ -68,7 +70,7 @@ def token_spans(spans: Tensor, offsets: Tensor) -> Tensor:
     return torch.where(known, tokens, IGNORE)
 
 
-def check_words(spans: Sequence[tuple[int, int] | None], offsets: Tensor) -> None:
+def check_words(spans: Sequence[tuple[int, int] | None], offsets: NDArray[np.int64]) -> None:
     """See that there is a token in each step's words, where these are in the instruction.
 
     Args:
@@ -81,7 +83,7 @@ def check_words(spans: Sequence[tuple[int, int] | None], offsets: Tensor) -> Non
     told = {number: span for number, span in enumerate(spans, 1) if span is not None}
     if not told:
         return
-    places = token_spans(torch.tensor([list(told.values())]), offsets[None])[0].tolist()
+    places = token_spans(torch.tensor([list(told.values())]), torch.from_numpy(offsets)[None])[0].tolist()
     for number, (first, last) in zip(told, places, strict=True):
         if last < first:
             raise UnreadableTextError(f"step {number} has no words")

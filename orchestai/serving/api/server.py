@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orchestai.errors import UserError
+from orchestai.extras import needed_for
 from orchestai.orchestrator import Orchestrator
 from orchestai.serving.api.app import make_app
 
@@ -50,10 +51,8 @@ def _tracing(*, enabled: bool) -> Iterator[Tracing | None]:
     if not enabled:
         yield None
         return
-    try:
+    with needed_for("serving.tracing"):
         from orchestai.serving.tracing import exported
-    except ModuleNotFoundError as error:
-        raise UserError(f"serving.tracing needs {error.name}: pip install 'orchestai[otel]'") from None
     with exported() as tracing:
         yield tracing
 

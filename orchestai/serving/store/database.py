@@ -16,6 +16,7 @@ from sqlalchemy.exc import ArgumentError, InterfaceError, NoSuchModuleError, Ope
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from orchestai.errors import UserError
+from orchestai.extras import needed_for
 from orchestai.serving.store.leases import Lease
 from orchestai.serving.store.tables import SCHEMA_VERSION, metadata, schema
 from orchestai.serving.store.writer import Writer
@@ -159,16 +160,15 @@ def _engine(url: str) -> Engine:
         if parsed.get_backend_name() == "sqlite":
             return _sqlite(parsed)
         if parsed.get_backend_name() == "postgresql":
-            return create_engine(
-                parsed.set(drivername="postgresql+psycopg"),
-                pool_pre_ping=True,
-                hide_parameters=True,
-                connect_args=_IMPATIENT,
-            )
+            with needed_for("serving.database"):
+                return create_engine(
+                    parsed.set(drivername="postgresql+psycopg"),
+                    pool_pre_ping=True,
+                    hide_parameters=True,
+                    connect_args=_IMPATIENT,
+                )
     except NoSuchModuleError:
         raise UserError(_NO_ADDRESS) from None
-    except ImportError as error:
-        raise UserError(f"serving.database: {error.name} is not installed; pip install 'orchestai[postgres]'") from None
     raise UserError(f"serving.database: {parsed.get_backend_name()} is not supported; take sqlite or postgresql")
 
 

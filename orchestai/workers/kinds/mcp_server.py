@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from orchestai.config import McpServerConfig
 from orchestai.errors import InfrastructureError, UserError
+from orchestai.extras import needed_for
 from orchestai.workers.base import WorkerError
 from orchestai.workers.environment import fill, from_environment, secrets_of
 
@@ -35,11 +36,9 @@ class McpServer:
     """
 
     def __init__(self, name: str, config: McpServerConfig) -> None:
-        try:
-            import mcp  # noqa: F401
-        except ImportError as error:
-            raise UserError("kind mcp needs the package mcp: pip install 'orchestai[mcp]'") from error
         self.where = f"workers.mcp_servers.{name}"
+        with needed_for(self.where):
+            import mcp  # noqa: F401
         self._config = config
         self._session: _Session | None = None
         self._sessions: set[_Session] = set()

@@ -1,22 +1,22 @@
 """What every plan keeps to, on text like that which people write."""
 
+import numpy as np
 import pytest
-import torch
 
 from orchestai.planner.slots.decoding_rules import for_texts, with_whole_text, word_edges
 from orchestai.workflow import Subtask, Workflow
 
 
-def tokens(text: str) -> torch.Tensor:
+def tokens(text: str) -> np.ndarray:
     """Every character is a token, so that each boundary is asked for."""
-    return torch.tensor([(i, i + 1) for i in range(len(text))])
+    return np.array([(i, i + 1) for i in range(len(text))])
 
 
 def pieces(text: str) -> set[str]:
     """The texts between a possible beginning and the next possible end."""
-    begin, end = word_edges(text, tokens(text))
-    ends = end.nonzero().flatten().tolist()
-    return {text[start : next(e for e in ends if e >= start) + 1] for start in begin.nonzero().flatten().tolist()}
+    begin, end = word_edges(text, tokens(text)).T
+    ends = np.flatnonzero(end).tolist()
+    return {text[start : next(e for e in ends if e >= start) + 1] for start in np.flatnonzero(begin).tolist()}
 
 
 def plan(text: str, *steps: tuple[str, tuple[int, ...]]) -> Workflow:
@@ -40,7 +40,7 @@ def plan(text: str, *steps: tuple[str, tuple[int, ...]]) -> Workflow:
     ],
 )
 def test_no_step_begins_inside_a_word_a_number_a_quotation_or_code(text: str, inside: str) -> None:
-    begin, end = word_edges(text, tokens(text))
+    begin, end = word_edges(text, tokens(text)).T
     start = text.index(inside)
     assert not begin[start]
     assert not end[start - 1]
@@ -52,7 +52,7 @@ def test_punctuation_around_words_may_stay_outside() -> None:
 
 def test_there_is_always_a_beginning_and_an_end() -> None:
     for text in ('"', "`unclosed code", "漢字だけの文", "'"):
-        begin, end = word_edges(text, tokens(text))
+        begin, end = word_edges(text, tokens(text)).T
         assert begin.any()
         assert end.any()
 

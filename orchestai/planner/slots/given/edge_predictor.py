@@ -16,6 +16,7 @@ from orchestai.planner.slots.given.references import References
 from orchestai.planner.slots.heads import mlp
 from orchestai.planner.slots.layers import EncoderLayer
 from orchestai.planner.slots.losses import GivenEdges
+from orchestai.planner.slots.padding import padded, present
 from orchestai.planner.slots.targets import PlanTargets, check_words, existing_steps, token_spans
 
 
@@ -64,7 +65,7 @@ class EdgePredictor(nn.Module):
         """
         device = targets["spans"].device
         texts = [self.text_encoder.encode(instruction) for instruction in instructions]
-        offsets = pad_sequence([text.offsets.to(device) for text in texts], batch_first=True)
+        offsets = padded([text.offsets for text in texts], device)
         steps = existing_steps(targets)
         spans = token_spans(targets["spans"][:, : steps.shape[1]], offsets)
         rows = zip(instructions, targets["spans"].tolist(), steps.sum(-1).tolist(), strict=True)
@@ -111,11 +112,9 @@ class EdgePredictor(nn.Module):
         return logits
 
     def _said(self, texts: Sequence[EncodedText], spans: Tensor, steps: Tensor) -> Tensor:
-        tokens = pad_sequence([text.hidden.to(spans.device, torch.float32) for text in texts], batch_first=True)
-        ids = pad_sequence([text.ids.to(spans.device) for text in texts], batch_first=True)
-        lengths = torch.tensor([len(text) for text in texts], device=spans.device)
-        mask = torch.arange(tokens.shape[1], device=spans.device) < lengths[:, None]
-        said: Tensor = self.mentions(tokens, ids, mask, spans, steps)
+        tokens = padded([text.hidden for text in texts], spans.device)
+        ids = padded([text.ids for text in texts], spans.device)
+        said: Tensor = self.mentions(tokens, ids, present(texts, spans.device), spans, steps)
         return said + self.references(tokens, ids, spans, steps)
 
 

@@ -14,6 +14,7 @@ from orchestai.planner.base import Plan
 from orchestai.planner.slots.dag import best_expected_edges
 from orchestai.planner.slots.decoder import Structure
 from orchestai.planner.slots.encoders.encoder import UnreadableTextError
+from orchestai.planner.slots.padding import padded
 from orchestai.planner.slots.targets import IGNORE, PlanTargets, given_decisions
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class GivenSteps:
         )
         logits = self._edges(instructions, targets)["edge_logits"]
         texts = [planner.encoder.encode(instruction) for instruction in instructions]
-        offsets = pad_sequence([text.offsets for text in texts], batch_first=True).to(device)
+        offsets = padded([text.offsets for text in texts], device)
         asked = given_decisions(targets, offsets, len(config.task_types), len(planner.cards), config.max_fallbacks)
         structure = Structure(asked.lengths, asked.spans, best_expected_edges(logits, asked.steps))
         batch = planner.choose_workers(instructions, texts, structure)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaModel
 
 from orchestai.planner.slots.encoders.encoder import TextEncoder, UnreadableTextError, _windows
@@ -41,12 +40,16 @@ def test_a_text_may_be_longer_than_the_encoder_takes(encoder: TextEncoder) -> No
     read = encoder.encode(text)
     assert len(read) > 1000
     assert "".join(text[a:b] for a, b in read.offsets.tolist()) == text.replace(" ", "")
-    assert torch.isfinite(read.features).all()
+    assert np.isfinite(read.features).all()
 
 
 def test_a_step_far_behind_means_what_it_means_in_a_short_text(encoder: TextEncoder) -> None:
-    near, far = (encoder.encode(STEP * times).meanings[-26:-13].float() for times in (12, 90))
-    assert F.cosine_similarity(near, far).mean() > 0.7
+    near, far = (unit(encoder.encode(STEP * times).meanings[-26:-13].astype(np.float32)) for times in (12, 90))
+    assert (near * far).sum(-1).mean() > 0.7
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
 
 def test_an_encoder_that_counts_positions_from_behind_padding_takes_two_tokens_less(tmp_path) -> None:

@@ -1,0 +1,52 @@
+"""Packages that only some uses need: whoever lacks one is told the command that installs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from orchestai.errors import UserError
+
+EXTRAS = {
+    "local": ("torch", "transformers", "gguf"),
+    "train": ("accelerate", "datasets", "math_verify", "matplotlib", "peft", "sklearn", "tensorboard"),
+    "constrained": ("xgrammar",),
+    "gpu": ("bitsandbytes", "deepspeed", "vllm"),
+    "mcp": ("mcp",),
+    "otel": ("opentelemetry",),
+    "postgres": ("psycopg",),
+    "ray": ("ray",),
+    "sagemaker": ("boto3",),
+    "wandb": ("wandb",),
+}
+"""The modules of each extra of pyproject.toml that the program imports."""
+
+
+def how_to_install(error: ModuleNotFoundError, extra: str = "") -> str | None:
+    """One line on a package that is not installed; None if it is none of an extra's.
+
+    Args:
+        extra: that the use needs as a whole; by default the first one with this package.
+    """
+    package = (error.name or "").partition(".")[0]
+    found = [name for name, modules in EXTRAS.items() if package in modules]
+    return f"{package} is not installed; run: pip install 'orchestai[{extra or found[0]}]'" if found else None
+
+
+@contextmanager
+def needed_for(what: str, extra: str = "") -> Iterator[None]:
+    """Import packages of an extra in its body.
+
+    Args:
+        what: needs them, for the message.
+        extra: as for `how_to_install`.
+
+    Raises:
+        UserError: one is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (said := how_to_install(error, extra)) is None:
+            raise
+        raise UserError(f"{what}: {said}") from None
