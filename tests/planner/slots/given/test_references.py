@@ -42,7 +42,7 @@ def plan(number: int, forms: str, steps: int) -> TrainingExample:
 
 def batch(model: References, example: TrainingExample) -> torch.Tensor:
     text = open_encoder(MINILM, 512, 3).encode(example.instruction)
-    spans = token_spans(torch.tensor([example.spans]), text.offsets[None])
+    spans = token_spans(torch.tensor([example.spans]), torch.from_numpy(text.offsets)[None])
     steps = torch.ones(spans.shape[:2], dtype=torch.bool)
     return model(text.hidden.float()[None], text.ids[None], spans, steps)[0]
 
