@@ -223,7 +223,10 @@ def test_the_conclusion_gives_every_difference_its_interval() -> None:
     ours = row("phase 2", [1.0] * 60 + [0.0] * 40)
     better, oracle = row("cascade", [1.0] * 90 + [0.0] * 10), row("oracle", [1.0] * 100)
     lines = said(ours, row("phase 1", [1.0] * 30 + [0.0] * 70), better, oracle)
-    assert lines[0] == "phase 2 solves 60.0 % [50.2, 69.1] of 100 toy tasks at 1 USD a task, with 50% of the oracle's reward."
+    assert (
+        lines[0]
+        == "phase 2 solves 60.0 % [50.2, 69.1] of 100 toy tasks at 1 USD a task, with 50% of the oracle's reward."
+    )
     assert "+30.0 [+21.0, +39.0] phase 1; -30.0 [-39.0, -21.0] cascade" in lines[1]
     assert "oracle" not in lines[1]
     unjudged = SystemRow("phase 2", row("", [], unjudged=3).results)

@@ -23,7 +23,10 @@ def static_mix(rows: Sequence[SystemRow], budget_usd: float) -> SystemRow | None
     cheap = [one for one in known if one[0] <= budget_usd] or [min(known, key=lambda one: one[0])]
     dear = [one for one in known if one[0] > budget_usd]
     best = max(cheap, key=lambda one: one[1])
-    pairs = [(best, best, 0.0), *((one, other, _share(one[0], other[0], budget_usd)) for one in cheap for other in dear)]
+    pairs = [
+        (best, best, 0.0),
+        *((one, other, _share(one[0], other[0], budget_usd)) for one in cheap for other in dear),
+    ]
     one, other, share = max(pairs, key=lambda pair: (1 - pair[2]) * pair[0][1] + pair[2] * pair[1][1])
     both = zip(one[2].results, other[2].results, strict=True)
     return SystemRow(STATIC_MIX, tuple(_mixed(*results, share) for results in both))

@@ -259,5 +259,3 @@ def _first_from(day: Yearly, start: date) -> date:
         if (found := day(year)) >= start:
             return found
     raise WorkerError("the calendar does not go so far")
-
-

@@ -64,7 +64,8 @@ class Language:
         )
         self.joint = re.compile(rf"\s*[,;.]?\s+{frame['then']}\b,?\s+|[,;.]\s+", re.IGNORECASE)
         self._values = {
-            terminal: {word.lower(): value for word, value in words.items()} for terminal, words in self.spellings.items()
+            terminal: {word.lower(): value for word, value in words.items()}
+            for terminal, words in self.spellings.items()
         }
         self._units: dict[str, list[Unit]] = {}
         for dimension, units in lexicon["units"].items():

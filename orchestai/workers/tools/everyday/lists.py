@@ -127,7 +127,8 @@ class Lists(Arithmetic, Texts):
 
     def _quantities(self, items: Items) -> list[Quantity]:
         return [
-            Quantity(self._language.number(item)) if self._is_number(item) else self._read(item, "sum") for item in items
+            Quantity(self._language.number(item)) if self._is_number(item) else self._read(item, "sum")
+            for item in items
         ]
 
     def _amounts(self, items: Items) -> list[Fraction]:

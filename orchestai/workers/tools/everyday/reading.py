@@ -12,7 +12,9 @@ from orchestai.workers.base import WorkerCard, WorkerError
 from orchestai.workers.tools.everyday.language import Language
 
 ASIDE = "\ue000"
-QUOTED = r"\"[^\"]*\"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»|»[^«»]*«|‚[^‚‘’]*[‘’]|‘[^‘’]*’|(?<!\w)'[^'\n]*(?:'\w[^'\n]*)*'(?!\w)"
+QUOTED = (
+    r"\"[^\"]*\"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»|»[^«»]*«|‚[^‚‘’]*[‘’]|‘[^‘’]*’|(?<!\w)'[^'\n]*(?:'\w[^'\n]*)*'(?!\w)"
+)
 
 
 class Reading(Transformer[Token, Any]):

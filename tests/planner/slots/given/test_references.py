@@ -44,7 +44,7 @@ def batch(model: References, example: TrainingExample) -> torch.Tensor:
     text = open_encoder(MINILM, 512, 3).encode(example.instruction)
     spans = token_spans(torch.tensor([example.spans]), torch.from_numpy(text.offsets)[None])
     steps = torch.ones(spans.shape[:2], dtype=torch.bool)
-    return model(text.hidden.float()[None], text.ids[None], spans, steps)[0]
+    return model(torch.from_numpy(text.hidden).float()[None], torch.from_numpy(text.ids)[None], spans, steps)[0]
 
 
 def wanted(example: TrainingExample) -> torch.Tensor:
