@@ -36,7 +36,7 @@ console = Console(stderr=True)
 
 
 class Measured(NamedTuple):
-    """What a command took; `cpu_s` of processes that ended between two looks is missing where nobody waited for them."""
+    """What a command took; `cpu_s` lacks processes that ended between two looks if nobody waited for them."""
 
     seconds: float
     cpu_s: float

@@ -1,4 +1,4 @@
-"""`orchestai demo`: collect, prepare, train both phases, evaluate and answer, on one machine. Finished stages are kept."""
+"""`orchestai demo`: collect, prepare, train both phases, evaluate, answer; finished stages are kept."""
 
 from __future__ import annotations
 

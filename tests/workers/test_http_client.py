@@ -89,7 +89,7 @@ async def test_a_server_is_trusted_by_the_authorities_that_the_environment_names
     context.load_cert_chain(certificate)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     url = server.url.replace("http://", "https://")
-    with pytest.raises(InfrastructureError, match="self-signed.*SSL_CERT_FILE"):
+    with pytest.raises(InfrastructureError, match=r"self-signed.*SSL_CERT_FILE"):
         await ask(url)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     assert await ask(url) == "out "

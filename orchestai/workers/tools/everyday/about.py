@@ -28,8 +28,8 @@ class About(Reading):
         return self._in(
             f"I am OrchestAI {__version__}, a program that plans how workers (tools and language models) answer "
             "together. I am no person.",
-            f"Ich bin OrchestAI {__version__}, ein Programm, das plant, wie Worker (Werkzeuge und Sprachmodelle) gemeinsam "
-            "antworten. Ich bin kein Mensch.",
+            f"Ich bin OrchestAI {__version__}, ein Programm, das plant, wie Worker (Werkzeuge und Sprachmodelle) "
+            "gemeinsam antworten. Ich bin kein Mensch.",
         )
 
     def version(self) -> str:
@@ -44,7 +44,7 @@ class About(Reading):
         return self._in(
             "There is no language model yet, which translating, writing and explaining need. To add one: "
             "orchestai init --server URL",
-            "Es gibt noch kein Sprachmodell; zum Übersetzen, Schreiben und Erklären braucht es eines. So kommt es dazu: "
+            "Es gibt noch kein Sprachmodell; Übersetzen, Schreiben und Erklären brauchen eines. So kommt es dazu: "
             "orchestai init --server URL",
         )
 
