@@ -23,7 +23,7 @@ from orchestai.config import Config, load_config
 from orchestai.data.prepare import not_for_tests
 from orchestai.errors import UserError
 from orchestai.evaluation.held_out import held_out_tasks
-from orchestai.evaluation.systems.baselines import step_rows, whole_rows
+from orchestai.evaluation.systems.baselines import fixed_step_rows, other_rows, whole_rows
 from orchestai.evaluation.systems.evaluate import embedder
 from orchestai.evaluation.systems.preference_sweep import PreferenceSweep, sweep_preferences
 from orchestai.evaluation.systems.row_summaries import RowSummary, summarize
@@ -78,7 +78,8 @@ async def measure(
     async with open_runtime(workers, config.execution, config.sandbox) as runtime:
         runner = Runner(runtime.executor, tasks, reward, config.tasks.unscorable_limit)
         rows = [] if reference else [await runner.run(name, plans, _started(name))]
-        for row, other in (step_rows(settings, workers, made, log, embedder(encoder)) | whole_rows(workers)).items():
+        by_step = fixed_step_rows(workers, made) | other_rows(settings, workers, made, log, embedder(encoder))
+        for row, other in (by_step | whole_rows(workers)).items():
             rows.append(await runner.row(row, other, _started(row)))
         for path, other_planner in others.items():
             rows.append(await runner.run(path, other_planner.plan(tasks), _started(path)))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 from lark import v_args
 
-from orchestai import __version__
 from orchestai.workers.tools.everyday.reading import Reading
+
+_VERSION = version("orchestai")
 
 
 @v_args(inline=True)
@@ -26,14 +29,14 @@ class About(Reading):
 
     def identity(self) -> str:
         return self._in(
-            f"I am OrchestAI {__version__}, a program that plans how workers (tools and language models) answer "
+            f"I am OrchestAI {_VERSION}, a program that plans how workers (tools and language models) answer "
             "together. I am no person.",
-            f"Ich bin OrchestAI {__version__}, ein Programm, das plant, wie Worker (Werkzeuge und Sprachmodelle) "
+            f"Ich bin OrchestAI {_VERSION}, ein Programm, das plant, wie Worker (Werkzeuge und Sprachmodelle) "
             "gemeinsam antworten. Ich bin kein Mensch.",
         )
 
     def version(self) -> str:
-        return f"OrchestAI {__version__}"
+        return f"OrchestAI {_VERSION}"
 
     def adding(self) -> str:
         if any(card.kind == "model" for card in self._pool):
