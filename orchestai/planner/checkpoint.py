@@ -274,8 +274,7 @@ def _frozen(planner: PlannerModel) -> dict[str, TextEncoder | StepEncoder]:
 
 
 def _made_for(checkpoint: Mapping[str, Any]) -> tuple[PlannerConfig, list[WorkerCard]]:
-    of_before = {"overlapping_spans": True}
-    return PlannerConfig(**of_before | checkpoint["planner"]), [WorkerCard(**card) for card in checkpoint["cards"]]
+    return PlannerConfig(**checkpoint["planner"]), [WorkerCard(**card) for card in checkpoint["cards"]]
 
 
 def _check(

@@ -95,11 +95,11 @@ def test_the_documented_example_gives_workflows_that_are_learned_from(documented
     run("collect", "--config", "trips.yaml", "--num_executions", 60)
     logged = records(documented / "execution_logs")
     assert {(record["scorer"], record["outcome"]) for record in logged} == {("numeric", "scored")}
-    assert {(record["decomposed_by"], len(record["subtasks"])) for record in logged} == {("heuristic", 2)}
-    assert 0 < sum(record["success"] for record in logged) < 60
+    assert {record["decomposed_by"] for record in logged} == {"the base planner"}
+    assert any(record["success"] for record in logged)
     run("prepare", "--config", "trips.yaml")
     examples = json.loads((documented / "training_data.json").read_text())
-    assert all(example["workflow"]["subtasks"][1]["worker"] == "adder" for example in examples)
+    assert all(step.get("worker") for example in examples for step in example["workflow"]["subtasks"])
 
 
 @pytest.mark.parametrize("line", ["How many?,", "How many?,many"])

@@ -27,7 +27,7 @@ needs_encoder = pytest.mark.skipif(
 @pytest.mark.parametrize(
     ("facts", "settings", "said"),
     [
-        ({"confidence": 0.75}, {}, "right with a chance of 0.75"),
+        ({"confidence": 0.85}, {}, "right with a chance of 0.85"),
         ({}, {}, "nobody knows how probably the plan is right"),
         ({"confidence": 0.25}, {"fallback": ()}, "right with a chance of 0.25"),
         (
@@ -44,7 +44,8 @@ needs_encoder = pytest.mark.skipif(
 )
 def test_it_says_where_the_plan_would_not_be_followed(facts: Any, settings: Any, said: str) -> None:
     """A plan that `run` leaves to the fallback was printed like any other."""
-    made = Plan(Workflow([{"id": "1", "instruction": "do it"}]), **{"raw_valid": True} | facts)
+    steps = [{"id": "1", "instruction": "do it"}, {"id": "2", "instruction": "then more"}]
+    made = Plan(Workflow(steps), **{"raw_valid": True} | facts)
     assert sureness(made, PlannerConfig(**settings)) == said
 
 

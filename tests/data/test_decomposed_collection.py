@@ -46,6 +46,7 @@ async def run(
     api = {"kind": "openai_api", "name": "tiny", "base_url": server.url if server else "", "max_retries": 0, **prices}
     config = Config.model_validate(
         {
+            "planner": {"base": "none"},
             "workers": {
                 "models": {"m": api} if server else {},
                 "pool": {"sums": {"kind": "tool", "tool": "calculator", "card": "Adds.", "price_per_call_usd": 0.125}},

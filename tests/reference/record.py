@@ -3,8 +3,7 @@
 Do so where training was changed on purpose, and say in the commit why its figures are others now. Without names it
 records all families, and what the kept checkpoints plan.
 
-The checkpoints stay as they are: they stand for those that users have from earlier versions. They came about in a copy
-of `inputs`; kept are the last epoch of the first and the best of the second:
+The checkpoints came about in a copy of `inputs`; kept are the last epoch of the first and the best of the second:
 
     orchestai train-phase1 --config config.yaml training.phase1_supervised.num_epochs=150 \\
       training.phase1_supervised.patience=150 training.phase1_supervised.learning_rate=1e-2
