@@ -243,7 +243,7 @@ def test_of_equal_queries_the_first_reply_is_replayed_and_that_is_said(tmp_path)
 
 def test_the_pool_that_is_configured_is_kept(tmp_path):
     """Outcomes of others are of no use to it, and are counted."""
-    pool = {"cheap": {"kind": "tool", "tool": "text", "card": "mine"}}
+    pool = {"cheap": {"kind": "tool", "tool": "calculator", "card": "mine"}}
     report = prepare_table(table(30), Config(workers={"pool": pool, "cache_dir": tmp_path}), tmp_path / "t.json")
     assert report.config is None
     assert report.dropped["an outcome of a worker that is not in workers.pool"] == 30

@@ -163,4 +163,4 @@ async def test_a_server_gets_the_variables_that_are_named_and_no_others(sandbox:
 @pytest.mark.parametrize("server", [{}, {"command": "a", "url": "b"}, {"url": "b", "headers": {"Authorization": "k"}}])
 def test_a_server_has_one_way_in_and_no_secret_in_the_configuration(server: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"either|secret"):
-        WorkersConfig(mcp_servers={"s": server}, pool={"t": {"kind": "tool", "tool": "text", "card": "c"}})
+        WorkersConfig(mcp_servers={"s": server}, pool={"t": {"kind": "tool", "tool": "calculator", "card": "c"}})

@@ -223,7 +223,7 @@ def settings(**changes: Any) -> Phase2Config:
 
 def configuration(config: Phase2Config, **rewards: Any) -> Config:
     return Config(
-        workers={"pool": {"w": {"kind": "tool", "tool": "text", "card": "a worker"}}},
+        workers={"pool": {"w": {"kind": "tool", "tool": "calculator", "card": "a worker"}}},
         rewards={"success": "fraction", **rewards},
         training={"phase2_rl": config},
     )
