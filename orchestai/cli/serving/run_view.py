@@ -123,7 +123,7 @@ def why_not(receipt: Receipt, workers: WorkersConfig) -> str:
     asked = [each for each in node.asked if each.worker]
     if not asked or any(model.kind == "openai_api" for model in workers.models.values()):
         return f"{nobody}: {_short(f'{asked[-1].worker}: {asked[-1].why_next}' if asked else str(node.error))}"
-    declined = _short(", ".join(each.worker for each in asked))
+    declined = " and ".join(each.worker for each in asked) if len(asked) < 3 else f"all {len(asked)}"
     return f"{nobody} ({declined} declined); add a server: orchestai init --server URL"
 
 
