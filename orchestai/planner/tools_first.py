@@ -15,7 +15,7 @@ from orchestai.workers.base import WorkerError
 from orchestai.workers.tools.worker import Tool
 
 _SEVERAL = re.compile(
-    r";|\b(?:then|afterwards|after that|next|finally|dann|danach|anschließend|schließlich|zuletzt)\b", re.IGNORECASE
+    r";|\b(?:then|afterwards|after that|finally|dann|danach|anschließend|schließlich|zuletzt)\b", re.IGNORECASE
 )
 """Words between the steps of a plan."""
 
