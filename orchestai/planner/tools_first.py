@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerError
 from orchestai.workers.tools.worker import Tool
 
+logger = logging.getLogger(__name__)
 _SEVERAL = re.compile(
     r";|\b(?:then|afterwards|after that|finally|dann|danach|anschließend|schließlich|zuletzt)\b", re.IGNORECASE
 )
@@ -60,6 +62,9 @@ class ToolsFirst:
             try:
                 tool(request)
             except WorkerError:
+                continue
+            except Exception as error:
+                logger.warning("%s broke down: %s: %s", name, type(error).__name__, error)
                 continue
             (plan,) = WholePlanner(name).plan([task])
             return replace(plan, planned_by=f"{name}, which can do all of it")
