@@ -20,6 +20,7 @@ from orchestai.workflow import Subtask, Workflow
 
 if TYPE_CHECKING:
     from rich.live import Live
+    from rich.text import Text
 
 _WIDTH = 72
 
@@ -73,8 +74,10 @@ class RunView:
         if self._verbose and self._live is None:
             say(f"{node}: {state}")
 
-    def _drawn(self) -> str:
-        return "planning ..." if self._workflow is None else "\n".join(tree(self._workflow, self._states))
+    def _drawn(self) -> Text:
+        from rich.text import Text
+
+        return Text("planning ..." if self._workflow is None else "\n".join(tree(self._workflow, self._states)))
 
 
 def show_run(result: RunResult, config: Config, *, verbose: bool) -> None:
