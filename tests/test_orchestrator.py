@@ -48,6 +48,7 @@ def settings(*cascade: str, **contract: object) -> Config:
     }
     return Config(
         workers={"pool": pool, "cascade": cascade, "cache_dir": None},
+        planner={"base": "none"},
         execution={"assembler": "sink"},
         sandbox={"level": "process"},
         contract=contract,

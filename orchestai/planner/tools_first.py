@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,8 +15,9 @@ from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerError
 from orchestai.workers.tools.worker import Tool
 
+logger = logging.getLogger(__name__)
 _SEVERAL = re.compile(
-    r";|\b(?:then|afterwards|after that|next|finally|dann|danach|anschließend|schließlich|zuletzt)\b", re.IGNORECASE
+    r";|\b(?:then|afterwards|after that|finally|dann|danach|anschließend|schließlich|zuletzt)\b", re.IGNORECASE
 )
 """Words between the steps of a plan."""
 
@@ -60,6 +62,9 @@ class ToolsFirst:
             try:
                 tool(request)
             except WorkerError:
+                continue
+            except Exception as error:
+                logger.warning("%s broke down: %s: %s", name, type(error).__name__, error)
                 continue
             (plan,) = WholePlanner(name).plan([task])
             return replace(plan, planned_by=f"{name}, which can do all of it")

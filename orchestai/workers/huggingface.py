@@ -19,6 +19,7 @@ from orchestai.lm.batcher import BatchServer
 from orchestai.lm.caches.padded_cache import common_start
 from orchestai.lm.caches.prefix_store import PrefixStore
 from orchestai.lm.chat_rendering import prompt_ids
+from orchestai.lm.loading import quietly
 from orchestai.lm.text_generation import Decoder, Reply, Row
 from orchestai.workers.base import TextCompletion
 from orchestai.workers.generation import Hear, Prompt, SamplingParams, seed
@@ -104,7 +105,8 @@ class HuggingFaceGenerator:
 
     def _load(self) -> _Loaded:
         if self._loaded is None:
-            model, tokenizer = weights.load(self._config, self._cache_dir, self._key)
+            with quietly():
+                model, tokenizer = weights.load(self._config, self._cache_dir, self._key)
             store = PrefixStore(self._cache_dir / "prefixes", model)
             decoder = Decoder(model, tokenizer, store=store)
             self._loaded = _Loaded(decoder, tokenizer, weights.origin(self._config, model))

@@ -64,9 +64,10 @@ def test_from_a_server_to_an_answer_and_its_replay(server: ChatServer, tmp_path:
     assert len(server.asked) == before
 
     shown = orchestai("run", "What is the capital of France?", "workers.cache_dir=null")
-    assert shown.stdout.splitlines()[-1] == "Paris"
-    assert "no checkpoint" in shown.output
-    assert "complete: spent" in shown.output
+    assert shown.stdout.splitlines() == ["Paris"]
+    assert "What is the capital of France?: tiny" in shown.stderr
+    assert "complete: spent" not in shown.stderr
+    assert "complete: spent" in orchestai("run", "What is the capital of France?", "-v", "workers.cache_dir=null").stderr
 
 
 def test_a_function_that_no_example_speaks_for_is_said_to_be_unchecked(
@@ -129,7 +130,7 @@ def own_workers(folder: Path, *names: str) -> tuple[list[str], dict[str, str]]:
         for name in names
     }
     workers = {"pool": pool, "cache_dir": None, "cascade": [names[0]]}
-    config = {"workers": workers, "sandbox": {"level": "process"}, "execution": {"assembler": "sink"}}
+    config = {"workers": workers, "planner": {"base": "none"}, "sandbox": {"level": "process"}}
     (folder / "config.yaml").write_text(json.dumps(config))
     path = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(__file__).parents[2])])
     command = [sys.executable, "-m", "orchestai.cli", "run", "Say it.", "--json", "--answer", "text"]

@@ -79,6 +79,41 @@ def test_a_step_may_also_take_the_tasks_own_input_by_its_name(source: str, resul
     assert run(assemble(TASK, Workflow(graph), outputs, "dataflow"), "ab") == result
 
 
+@pytest.mark.parametrize("other", ["plain", "nested", "alone"])
+def test_helpers_of_one_name_stay_apart(other: str) -> None:
+    """Renamed; where a name is an argument's, too, inside the step's own function; with `globals()` in a module."""
+    sources = {
+        "plain": "def step(x):\n    return most(x)\n\ndef most(x):\n    return sorted(x)[-2]  # the second",
+        "nested": "def step(x):\n    return most(x, most=2)\n\ndef most(x, most):\n    return sorted(x)[-most]",
+        "alone": "def step(x):\n    return globals()['most'](x)\n\ndef most(x):\n    return sorted(x)[-2]",
+    }
+    first = "from math import sqrt\n\n# how many times\nmost = 2\n\ndef step(x):\n    return [max(x), *x * most]"
+    graph = [{"id": "a", "instruction": "double it"}, {"id": "b", "instruction": "", "depends_on": ("a",)}]
+    program = assemble(TASK, Workflow(graph), {"a": first, "b": sources[other]}, "dataflow")
+    assert run(program, [1, 2, 3]) == 3
+    assert ("exec(" in program) is (other == "alone")
+    assert program.index("from math import sqrt") < program.index("# double it\n# how many times\nmost = 2")
+
+
+def test_an_import_that_a_step_forgot_is_no_other_steps() -> None:
+    graph = [{"id": "a", "instruction": ""}, {"id": "b", "instruction": "", "depends_on": ("a",)}]
+    outputs = {
+        "a": "from collections import Counter\n\ndef step(x):\n    return Counter(x)",
+        "b": "def step(x):\n    return Counter(x)",
+    }
+    with pytest.raises(NameError):
+        run(assemble(TASK, Workflow(graph), outputs, "dataflow"), "ab")
+
+
+def test_a_function_keeps_the_name_that_its_worker_gave_it() -> None:
+    graph = [{"id": "a", "instruction": ""}, {"id": "b", "instruction": "", "depends_on": ("a",)}]
+    named = "def reverse(x):\n    return x[::-1]\n\n\nstep = reverse\n"
+    program = assemble(TASK, Workflow(graph), {"a": named, "b": named}, "dataflow")
+    assert run(program, "ab") == "ab"
+    assert "def reverse(x):" in program
+    assert "step" not in program
+
+
 def test_sources_survive_quotes_and_backslashes() -> None:
     tricky = "def step(x):\n    '''doc \\''' '''\n    return [\"\"\"'''\"\"\", '\\\\n', r'\\d']"
     steps = Workflow([{"id": "a", "instruction": "x\ny"}, {"id": "b", "instruction": "", "depends_on": ("a",)}])

@@ -24,7 +24,7 @@ REFERENCE = Reference(2.0, 300.0, "given")
 
 
 def configuration(rewards=None, **weights) -> Config:
-    pool = {"w": {"kind": "tool", "tool": "calculator", "card": "a worker"}}
+    pool = {"w": {"kind": "tool", "tool": "texts", "card": "a worker"}}
     return Config(workers={"pool": pool}, rewards=rewards or {}, training={"phase2_rl": weights})
 
 

@@ -20,6 +20,7 @@ from orchestai.workflow import Subtask, Workflow
 
 if TYPE_CHECKING:
     from rich.live import Live
+    from rich.text import Text
 
 _WIDTH = 72
 
@@ -73,8 +74,10 @@ class RunView:
         if self._verbose and self._live is None:
             say(f"{node}: {state}")
 
-    def _drawn(self) -> str:
-        return "planning ..." if self._workflow is None else "\n".join(tree(self._workflow, self._states))
+    def _drawn(self) -> Text:
+        from rich.text import Text
+
+        return Text("planning ..." if self._workflow is None else "\n".join(tree(self._workflow, self._states)))
 
 
 def show_run(result: RunResult, config: Config, *, verbose: bool) -> None:
@@ -123,7 +126,7 @@ def why_not(receipt: Receipt, workers: WorkersConfig) -> str:
     asked = [each for each in node.asked if each.worker]
     if not asked or any(model.kind == "openai_api" for model in workers.models.values()):
         return f"{nobody}: {_short(f'{asked[-1].worker}: {asked[-1].why_next}' if asked else str(node.error))}"
-    declined = _short(", ".join(each.worker for each in asked))
+    declined = " and ".join(each.worker for each in asked) if len(asked) < 3 else f"all {len(asked)}"
     return f"{nobody} ({declined} declined); add a server: orchestai init --server URL"
 
 

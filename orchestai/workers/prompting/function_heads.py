@@ -28,6 +28,11 @@ _SMALL_WORDS = frozenset(["it", "its", "the", "of", "a", "an", "each", "to", "in
 _WORDS_IN_NAME = 4
 _LONGEST_STEP = 200
 """Longer instructions (a whole task) keep the function's name, their own words and the examples among them."""
+_WISH = re.compile(
+    r"^(?:\w+ ){1,6}(?:\w+-)?(?:function|funktion)(?: (?:called |named |namens )?\W?\w+\W?(?:\([\w, ]*\))?)??,? (?:that|which|to|die) ",
+    re.IGNORECASE,
+)
+"""What stands before the words that say what the function does."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _EXAMPLE = re.compile(r"\([^()`]*`")
 
@@ -51,7 +56,7 @@ class Head:
 
 def make_head(signature: Signature, instruction: str, examples: Sequence[Example]) -> Head:
     """The head for a subtask with these visible examples; without usable ones, the bare signature and docstring."""
-    words = without_example(instruction).rstrip(".")
+    words = _WISH.sub("", without_example(instruction).rstrip("."))
     kinds = [_kind(arg) for arg in examples[0].args] if examples else []
     if len(kinds) != len(signature.parameters) or len(words) > _LONGEST_STEP or "" in kinds:
         shown = () if len(words) > _LONGEST_STEP else examples
