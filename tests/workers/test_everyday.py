@@ -159,7 +159,12 @@ def test_a_chain_is_for_the_tool_of_its_last_clause() -> None:
 
 
 def test_questions_about_the_program_are_answered_from_its_pool() -> None:
-    for words in ("what can you do?", "Which workers do you have?", "Was kannst du alles?", "Welche Werkzeuge hast du?"):
+    for words in (
+        "what can you do?",
+        "Which workers do you have?",
+        "Was kannst du alles?",
+        "Welche Werkzeuge hast du?",
+    ):
         said = ask(words)
         assert said is not None
         assert "sums: adds numbers" in said

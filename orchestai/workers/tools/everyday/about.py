@@ -24,7 +24,7 @@ class About(Reading):
     def identity(self) -> str:
         return self._in(
             f"I am {self.version()}, a program that plans how workers (tools and language models) answer together.",
-            f"Ich bin {self.version()}, ein Programm, das plant, wie Worker (Werkzeuge, Sprachmodelle) zusammenarbeiten.",
+            f"Ich bin {self.version()}, ein Programm, das plant, wie Werkzeuge und Sprachmodelle zusammenarbeiten.",
         )
 
     def version(self) -> str:
