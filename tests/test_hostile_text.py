@@ -23,10 +23,10 @@ from orchestai.rewards import answers, citations, maths, numeric
 from orchestai.sandbox import fences
 from orchestai.tasks.almanac import values
 from orchestai.tasks.visible_examples import clean, parse_examples
-from orchestai.workers.base import WorkerError
+from orchestai.workers.base import Request, WorkerError
 from orchestai.workers.prompting.function_heads import without_example
 from orchestai.workers.prompting.reply_program import reply_program
-from orchestai.workers.tools import calculator
+from orchestai.workers.tools import everyday
 from orchestai.workflow import WorkflowError
 
 _SMALL, _GROWTH = 1_000, 8
@@ -44,9 +44,9 @@ def _planned(text: str) -> None:
         read_plan(text, "sort the numbers", ["a"], PlannerConfig())
 
 
-def _calculated(text: str) -> None:
+def _reversed(text: str) -> None:
     with suppress(WorkerError):
-        calculator.evaluate(text)
+        everyday.answer(Request(f"reverse: {text}"), "texts")
 
 
 PARSERS: dict[str, tuple[Callable[[str], object], list[str]]] = {
@@ -73,7 +73,7 @@ PARSERS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "instruction": (clean, ["(", ")", "`", " ", "and ", ","]),
     "examples": (parse_examples, ["`", "`a` ", "-> ", "(", "x"]),
     "example at the end": (without_example, ["(", "`", ")", " "]),
-    "arithmetic": (_calculated, ["(", "-", " ", "x", "1+"]),
+    "request": (_reversed, ["'", "a ", ", ", "\n", ": ", '"', "„"]),
     "reply": (lambda text: reply_program(text, "f", 1), ["```\n", "[PYTHON]", "def f():\n", "@a\n"]),
 }
 

@@ -9,8 +9,7 @@ import pytest
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.visible_examples import Example, parse_examples
 from orchestai.workers.base import Request, Signature, WorkerCard, WorkerError
-from orchestai.workers.prompting.source import with_imports
-from orchestai.workers.tools import ToolWorker, calculator, expressions, make_tool, stdlib_search, text
+from orchestai.workers.tools import ToolWorker, calculator, expressions, make_tool, stdlib_search
 
 ONE, TWO = Signature("step", ("x",)), Signature("step", ("a", "b"))
 CARD = WorkerCard("tool", "a tool", 1e-6, "tool")
@@ -96,27 +95,6 @@ def test_calculator_reads_arithmetic_on_two_numbers() -> None:
 def test_calculator_refuses_what_is_not_all_arithmetic(words: str) -> None:
     with pytest.raises(WorkerError, match="calculator"):
         calculator.answer(Request(words, ONE))
-
-
-def test_calculator_evaluates_an_expression_in_a_text() -> None:
-    assert calculator.evaluate("What is (2 + 3) * 4 - 1?") == "19"
-    assert calculator.evaluate("Compute 7 / 2") == "3.5"
-    for hopeless in ("no numbers", "1 / 0 1", "9 ** 9 ** 9 ** 9"):
-        with pytest.raises(WorkerError):
-            calculator.evaluate(hopeless)
-
-
-def test_text_library_is_chosen_by_words() -> None:
-    assert run(text.answer(Request("count the vowels", ONE)), "hello") == 2
-    assert text.answer(Request("reverse the order of the words", inputs={"1": "a b c"})) == "c b a"
-    with pytest.raises(WorkerError, match="no function"):
-        text.answer(Request("write a poem about the sea", ONE))
-
-
-def test_every_function_of_the_text_library_is_found_by_its_own_description_and_runs() -> None:
-    for description, expression in text.LIBRARY.items():
-        assert text.choose(description) == expression
-        run(with_imports(f"def step(x):\n    return {expression}"), "Two words, 1 line.")
 
 
 @pytest.fixture(scope="module")

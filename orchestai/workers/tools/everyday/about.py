@@ -8,14 +8,9 @@ from lark import v_args
 
 from orchestai.workers.tools.everyday.reading import Reading
 
-_VERSION = version("orchestai")
-
 
 @v_args(inline=True)
 class About(Reading):
-    def about(self, answer: str) -> str:
-        return answer
-
     def capabilities(self) -> str:
         beginning = self._in(
             "I plan what you ask for, and give each step to a worker. The workers here:",
@@ -24,32 +19,30 @@ class About(Reading):
         return f"{beginning}\n{self._cards()}\n{self.adding()}"
 
     def workers(self) -> str:
-        count = len(self._pool)
-        return f"{count} {self._in('workers', 'Worker')}:\n{self._cards()}\n{self.adding()}"
+        return f"{len(self._pool)} {self._in('workers', 'Worker')}:\n{self._cards()}\n{self.adding()}"
 
     def identity(self) -> str:
         return self._in(
-            f"I am OrchestAI {_VERSION}, a program that plans how workers (tools and language models) answer "
-            "together. I am no person.",
-            f"Ich bin OrchestAI {_VERSION}, ein Programm, das plant, wie Worker (Werkzeuge und Sprachmodelle) "
-            "gemeinsam antworten. Ich bin kein Mensch.",
+            f"I am {self.version()}, a program that plans how workers (tools and language models) answer together.",
+            f"Ich bin {self.version()}, ein Programm, das plant, wie Werkzeuge und Sprachmodelle zusammenarbeiten.",
         )
 
     def version(self) -> str:
-        return f"OrchestAI {_VERSION}"
+        return f"OrchestAI {version('orchestai')}"
 
     def adding(self) -> str:
         if any(card.kind == "model" for card in self._pool):
-            return self._in(
-                "To add another language model: orchestai init --server URL",
-                "Ein weiteres Sprachmodell kommt so dazu: orchestai init --server URL",
+            return self._in("To add a language model", "Ein weiteres Sprachmodell fügen Sie so hinzu") + _HOW
+        return (
+            self._in(
+                "There is no language model yet, which translating, writing and explaining need. To add one",
+                "Zum Übersetzen, Schreiben und Erklären fehlt noch ein Sprachmodell. So fügen Sie eines hinzu",
             )
-        return self._in(
-            "There is no language model yet, which translating, writing and explaining need. To add one: "
-            "orchestai init --server URL",
-            "Es gibt noch kein Sprachmodell; Übersetzen, Schreiben und Erklären brauchen eines. So kommt es dazu: "
-            "orchestai init --server URL",
+            + _HOW
         )
 
     def _cards(self) -> str:
         return "\n".join(f"- {card.name}: {card.text}" for card in self._pool)
+
+
+_HOW = ": orchestai init --server URL"

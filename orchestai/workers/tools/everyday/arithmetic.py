@@ -79,6 +79,9 @@ class Arithmetic(Reading):
     def multiple_part(self, word: Token, unit: Token) -> Quantity:
         return self.part(self.lexical(word), unit)
 
+    def feet_and_inches(self, feet: Quantity, inches: Quantity) -> Quantity:
+        return self.part(feet, Token("UNIT", "feet")).plus(self.part(inches, Token("UNIT", "inches")))
+
     def one(self, unit: Token) -> Quantity:
         return Quantity(Fraction(1), self._language.units(unit))
 
@@ -92,10 +95,10 @@ class Arithmetic(Reading):
             raise WorkerError("no price has so many cents")
         return Quantity(whole + sum(cents, Fraction(0)) / 100, self._language.units(currency))
 
-    def number_it(self, _: Token) -> Quantity:
-        return self.given_number()
+    def it_as_number(self, _: Token) -> Quantity:
+        return self.given()
 
-    def given_number(self) -> Quantity:
+    def given(self) -> Quantity:
         quantity: Quantity = self._read(self._it(), "sum")
         return quantity
 
@@ -113,9 +116,6 @@ class Arithmetic(Reading):
     def subtract(self, one: Quantity, other: Quantity) -> Quantity:
         return one.plus(other, -1)
 
-    def subtract_from(self, less: Quantity, one: Quantity) -> Quantity:
-        return one.plus(less, -1)
-
     def distance(self, one: Quantity, other: Quantity) -> Quantity:
         return self.absolute(one.plus(other, -1))
 
@@ -132,13 +132,7 @@ class Arithmetic(Reading):
     def parity_of(self, one: Quantity) -> str:
         return self._in("odd", "ungerade") if _whole(one) % 2 else self._in("even", "gerade")
 
-    def portion(self, share: Quantity, whole: Quantity) -> Quantity:
-        return whole.times(share)
-
     def divide(self, one: Quantity, other: Quantity) -> Quantity:
-        return one.over(other)
-
-    def divide_by(self, other: Quantity, one: Quantity) -> Quantity:
         return one.over(other)
 
     def remainder(self, one: Quantity, other: Quantity) -> Quantity:
@@ -187,15 +181,6 @@ class Arithmetic(Reading):
             raise WorkerError(f"factorials are worked out of whole numbers up to {_LARGEST_FACTORIAL}")
         return Quantity(Fraction(math.factorial(int(one.number))))
 
-    def double(self, one: Quantity) -> Quantity:
-        return one.times(2)
-
-    def triple(self, one: Quantity) -> Quantity:
-        return one.times(3)
-
-    def halve(self, one: Quantity) -> Quantity:
-        return one.times(Fraction(1, 2))
-
     def sum_of(self, *parts: Quantity | Numbers) -> Quantity:
         first, *others = _flat(parts)
         for other in others:
@@ -217,17 +202,8 @@ class Arithmetic(Reading):
     def common_multiple(self, numbers: Numbers) -> Quantity:
         return Quantity(Fraction(math.lcm(*map(_whole, numbers))))
 
-    def percent_less(self, percent: Quantity, whole: Quantity) -> Quantity:
-        return whole.plus(percent, -1)
-
-    def percent_more(self, percent: Quantity, whole: Quantity) -> Quantity:
-        return whole.plus(percent)
-
     def percentage(self, part: Quantity, whole: Quantity) -> Quantity:
         return Quantity(part.over(whole).number * 100, (PERCENT,))
-
-    def percentage_of(self, whole: Quantity, part: Quantity) -> Quantity:
-        return self.percentage(part, whole)
 
     def percent_change(self, before: Quantity, after: Quantity) -> Quantity:
         return self.percentage(after.plus(before, -1), before)
@@ -245,20 +221,15 @@ class Arithmetic(Reading):
     def convert(self, quantity: Quantity, unit: Token) -> Quantity:
         return quantity.converted(self._language.units(unit))
 
-    def convert_back(self, unit: Token, quantity: Quantity) -> Quantity:
-        return self.convert(quantity, unit)
-
     def convert_between(self, amount: Quantity, unit: Token, other: Token) -> Quantity:
         return self.convert(self.part(amount, unit), other)
 
-    def convert_to_both(self, quantity: Quantity, large: Token, small: Token) -> str:
-        whole = quantity.converted(self._language.units(large))
+    def convert_to_both(self, quantity: Quantity, one: Token, other: Token) -> str:
+        small, large = sorted(map(self._language.units, (one, other)), key=lambda units: units[0].factor)
+        whole = quantity.converted(large)
         full = Quantity(Fraction(math.floor(whole.amount)), whole.units)
-        rest = whole.plus(full, -1).converted(self._language.units(small))
+        rest = whole.plus(full, -1).converted(small)
         return " ".join(part.shown(self._language.decimal_mark) for part in (full, rest) if part.amount or part is full)
-
-    def convert_back_to_both(self, large: Token, small: Token, quantity: Quantity) -> str:
-        return self.convert_to_both(quantity, large, small)
 
     def in_base(self, one: Quantity, base: Token) -> str:
         return format(_whole(one), "b" if base.type == "BINARY" else "X")

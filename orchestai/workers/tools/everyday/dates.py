@@ -77,7 +77,7 @@ class Dates(Reading):
     def which_weekday(self, which: Token, weekday: Token) -> date:
         ahead = (self._language.value(weekday) - self._today.weekday()) % 7
         step = self._language.value(which)
-        return self._today + timedelta(days=(ahead or 7) - 7 if step < 0 else ahead or 7 * step)
+        return self._today + timedelta(days=ahead - 7 if step < 0 else ahead or 7 * step)
 
     def period(self, amount: Quantity, word: Token) -> relativedelta:
         name, length = _LENGTHS.get(name := self._language.value(word), (name, 1))
@@ -109,12 +109,6 @@ class Dates(Reading):
     def ago_from(self, word: Token, duration: relativedelta) -> date:
         return self.earlier(duration, self.relative_day(word))
 
-    def later_than(self, day: Day, duration: relativedelta) -> date:
-        return self.later(duration, day)
-
-    def earlier_than(self, day: Day, duration: relativedelta) -> date:
-        return self.earlier(duration, day)
-
     def date_it(self, _: Token) -> Day:
         day: Day = self._read(self._it(), "date")
         return day
@@ -126,9 +120,6 @@ class Dates(Reading):
     def when(self, day: Day) -> str:
         found = self._next(day)
         return found.isoformat() if self._wants_iso else self._long(found)
-
-    def when_relative(self, word: Token) -> str:
-        return self.when(self.relative_day(word))
 
     def year_length(self, year: Token) -> str:
         return str(365 + calendar.isleap(int(year)))
@@ -155,18 +146,6 @@ class Dates(Reading):
 
     def left_of_year(self, period: Token) -> str:
         return self._counted(self._today, date(self._today.year, 12, 31), period)
-
-    def between_in(self, one: Day, other: Day, period: Token | None = None) -> str:
-        return self.between(period or self._days, one, other)
-
-    def until_days(self, day: Day) -> str:
-        return self.until(self._days, day)
-
-    def since_days(self, day: Day) -> str:
-        return self.since(self._days, day)
-
-    def between_days(self, one: Day, other: Day) -> str:
-        return self.between(self._days, one, other)
 
     def age(self, born: Day) -> str:
         years = relativedelta(self._today, self._last(born)).years
@@ -202,8 +181,7 @@ class Dates(Reading):
             return day
         return next(found for year in (0, 1) if (found := day(self._today.year - year)) <= self._today)
 
-    @property
-    def _days(self) -> Token:
+    def in_days(self) -> Token:
         return Token("PERIOD", next(iter(self._language.spellings["PERIOD"])))
 
     def _counted(self, start: date, end: date, period: Token) -> str:

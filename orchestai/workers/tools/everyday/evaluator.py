@@ -24,9 +24,9 @@ from orchestai.workers.tools.everyday.reading import ASIDE, QUOTED
 _LANGUAGES = ("en", "de")
 _NOTHING_TO_DO = {
     *("decimal", "spelled", "lexical", "vulgar", "mixed", "mixed_digits", "mixed_vulgar", "share", "percent"),
-    *("quantity", "price", "number_it"),
+    *("quantity", "price", "it_as_number", "taken", "feet_and_inches"),
 }
-"""Readings as arithmetic that are but a number or a quantity."""
+"""Readings that name a value and say nothing of what to do with it."""
 _LONGEST = 300
 """Characters of a request beside a text that it gives; what the grammars know to ask is shorter."""
 _MOST_JOINTS = 6
@@ -51,11 +51,15 @@ def answer(
     reason: WorkerError = _UnreadError(f"not every word of the request is about {domain}")
     if len(text) <= _LONGEST:
         for code in _LANGUAGES:
-            clauses = _Clauses(language(code), clock(), pool, aside)
+            clauses = _Clauses(language(code), clock(), pool, aside, (domain, *DOMAINS))
             try:
-                return clauses.carried_out(text, tuple(request.inputs.values()), (domain,))
+                found, result = clauses.carried_out(text, tuple(request.inputs.values()))
             except WorkerError as error:
                 reason = reason if isinstance(error, _UnreadError) else error
+            else:
+                if found == domain:
+                    return result
+                break
     raise reason
 
 
@@ -68,18 +72,21 @@ class _Clauses:
 
     Args:
         aside: a text that the request gives, where it is not among the words.
+        domains: what a clause is read as, the likeliest first.
     """
 
-    def __init__(self, language: Language, now: datetime, pool: Sequence[WorkerCard], aside: str) -> None:
+    def __init__(
+        self, language: Language, now: datetime, pool: Sequence[WorkerCard], aside: str, domains: Sequence[str]
+    ) -> None:
         self._language = language
         self._context = now, pool, aside
+        self._domains = domains
 
-    def carried_out(self, text: str, given: Sequence[str], domains: Sequence[str], *, must_refer: bool = False) -> str:
-        """The answer to the last clause; each is given that of the one before.
+    def carried_out(self, text: str, given: Sequence[str], *, must_refer: bool = False) -> tuple[str, str]:
+        """The domain of the last clause and the answer to it; each clause is given that of the one before.
 
         Args:
             given: to the first clause.
-            domains: what the last clause may be about.
             must_refer: whether the first clause has to speak of what it is given.
 
         Raises:
@@ -87,11 +94,11 @@ class _Clauses:
         """
         for first, rest in self._split(text):
             try:
-                result = self._clause(first, given, DOMAINS, must_refer)
-                return self.carried_out(rest, (result,), domains, must_refer=True)
+                _, result = self._clause(first, given, must_refer, is_last=False)
+                return self.carried_out(rest, (result,), must_refer=True)
             except WorkerError:
                 continue
-        return self._clause(text, given, domains, must_refer)
+        return self._clause(text, given, must_refer, is_last=True)
 
     def _split(self, text: str) -> Iterator[tuple[str, str]]:
         """The first clause and the others, for each place where one may end."""
@@ -99,12 +106,12 @@ class _Clauses:
         for joint in islice(self._language.joint.finditer(masked), _MOST_JOINTS):
             yield text[: joint.start()], text[joint.end() :]
 
-    def _clause(self, text: str, given: Sequence[str], domains: Sequence[str], must_refer: bool) -> str:
+    def _clause(self, text: str, given: Sequence[str], must_refer: bool, *, is_last: bool) -> tuple[str, str]:
         reason: WorkerError = _UnreadError("no reading has all the words")
-        for words in dict.fromkeys((text, self._language.without_politeness(text))):
-            for domain in domains:
+        for words in dict.fromkeys((self._language.without_politeness(text), text)):
+            for domain in self._domains:
                 tree = self._language.parse(words, domain)
-                if tree is None or (tree.data in _NOTHING_TO_DO and (domain == "arithmetic" or not given)):
+                if tree is None:
                     continue
                 evaluator = _Evaluator(self._language, words, given, *self._context)
                 try:
@@ -112,10 +119,12 @@ class _Clauses:
                 except VisitError as error:
                     if not isinstance(error.orig_exc, WorkerError):
                         raise error.orig_exc from None
-                    reason = error.orig_exc
+                    reason = error.orig_exc if domain == self._domains[0] else reason
                     continue
-                if evaluator.used_given or not must_refer:
-                    return value.shown(self._language.decimal_mark) if isinstance(value, Quantity) else str(value)
+                has_task = tree.data not in _NOTHING_TO_DO or not is_last
+                if evaluator.used_given or (has_task and not must_refer):
+                    is_quantity = isinstance(value, Quantity)
+                    return domain, value.shown(self._language.decimal_mark) if is_quantity else str(value)
         raise reason
 
 

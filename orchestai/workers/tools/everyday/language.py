@@ -101,7 +101,9 @@ class Language:
             return None
 
     def without_politeness(self, text: str) -> str:
-        return self._polite.sub("", text)
+        """A request without the words that say nothing, around it; what comes after a colon stays as it is."""
+        asked, colon, given = text.partition(": ")
+        return self._polite.sub("", asked) + colon + given
 
     def value(self, word: Token) -> Any:
         """What a word of the lexicon stands for."""

@@ -15,7 +15,7 @@ from orchestai.workers.base import WorkerError
 from orchestai.workers.tools.everyday.arithmetic import Arithmetic
 from orchestai.workers.tools.everyday.quantity import Quantity
 from orchestai.workers.tools.everyday.reading import ASIDE
-from orchestai.workers.tools.everyday.texts import UNSAID, Texts
+from orchestai.workers.tools.everyday.texts import ARTICLE, UNSAID, Texts
 
 Items = list[str]
 _SEPARATORS = (r"\n", r";", r",\s+")
@@ -28,7 +28,9 @@ class Lists(Arithmetic, Texts):
     def items(self, *words: Token) -> Items:
         """The list that stands among the words of the request."""
         items = self._items(self._words[words[0].start_pos : words[-1].end_pos])
-        if any(UNSAID.match(item) or item.count(" ") > 1 for item in items if not self._is_number(item)):
+        if ARTICLE.search(self._words[: words[0].start_pos]) or any(
+            UNSAID.match(item) or item.count(" ") > 1 for item in items if not self._is_number(item)
+        ):
             raise WorkerError("the items are spoken of, and no list to work on")
         return items
 
@@ -52,6 +54,8 @@ class Lists(Arithmetic, Texts):
 
     def items_it(self, _: Token | None = None) -> Items:
         self.used_given = True
+        if not self._given:
+            raise WorkerError("the words refer to a list, and none is given")
         return self._items(self._given[0]) if len(self._given) == 1 else [given.strip() for given in self._given]
 
     # What is done with them
@@ -109,9 +113,6 @@ class Lists(Arithmetic, Texts):
             "SPREAD": lambda: Quantity(max(self._amounts(chosen)) - min(self._amounts(chosen)), numbers[0].units),
         }[kind]()
         return result.shown(self._language.decimal_mark)
-
-    def measured(self, items: Items, statistic: Token) -> str:
-        return self.measure(statistic, items)
 
     def parity(self, which: Token, items: Items) -> str:
         odd = which.type == "ODD"

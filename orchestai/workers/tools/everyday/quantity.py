@@ -85,7 +85,7 @@ class Quantity:
 
     def times(self, factor: Quantity | Fraction | int) -> Quantity:
         if isinstance(factor, Quantity):
-            if (factor.units and not factor.is_percent) or (self.is_percent and not factor.is_percent):
+            if (factor.units or self.is_percent) and not factor.is_percent:
                 return factor.times(self.number)
             factor = factor.number
         return replace(self, amount=self.amount * factor)

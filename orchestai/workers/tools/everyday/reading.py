@@ -13,7 +13,7 @@ from orchestai.workers.tools.everyday.language import Language
 
 ASIDE = "\ue000"
 QUOTED = (
-    r"\"[^\"]*\"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»|»[^«»]*«|‚[^‚‘’]*[‘’]|‘[^‘’]*’|(?<!\w)'[^'\n]*(?:'\w[^'\n]*)*'(?!\w)"
+    r"\"[^\"]*\"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»|»[^«»]*«|‚[^‚‘’]*[‘’]|‘[^‘’]*’|(?<!\w)'[^'\n]*(?:'\w[^'\n]*){0,9}'(?!\w)"
 )
 
 
@@ -52,7 +52,8 @@ class Reading(Transformer[Token, Any]):
         self.used_given = False
 
     def __default__(self, data: str, children: list[Any], meta: Any) -> Any:
-        raise NotImplementedError(f"the grammar has {data}, for which there is no method")
+        """Call the method of an alternative whose name says that its parts come the other way round."""
+        return getattr(self, data.removesuffix("_swapped"))(*reversed(children))
 
     def _it(self) -> str:
         self.used_given = True

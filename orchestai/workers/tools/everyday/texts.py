@@ -26,15 +26,16 @@ _PIECES = {
 """What the kinds of pieces are that a text is counted, searched and cut by."""
 _PIECES["VOWELS"] = _PIECES["VOWELS"].replace("y", "")
 _SIGNS = {"SPACES": " ", "UNDERSCORE": "_", "HYPHEN": "-", "COMMA": ","}
+_MOST_PLAIN = 5
 _LONGEST = 20_000
 UNSAID = re.compile(
     r"(?:an?|my|your|our|his|her|every|each|all|some|any|no|to|that|which|who|how|why|what|when|where|is|are|you|i|we|us"
     r"|on|of|for|with|about|by|at|from|as|ein|eine[nmrs]?|mein\w*|dein\w*|unser\w*|jede\w*|alle|einige|dass|wie|was|warum"
-    r"|wer|wo|wann|ich|wir|mir|uns|auf|von|für|mit|über|bei|an|zu|aus)\s|(?:the )?alphabet$",
+    r"|wer|wo|wann|ich|wir|mir|uns|auf|von|für|mit|über|bei|an|zu|aus)\s|(?:alphabet|english|german|french|spanish|englisch|deutsch|englischen|deutschen)$",
     re.IGNORECASE,
 )
 """How something begins that is spoken of, and not given."""
-_ARTICLE = re.compile(r"\b(?:the|der|die|das|den|dem|des)\s+$", re.IGNORECASE)
+ARTICLE = re.compile(r"\b(?:the|der|die|das|den|dem|des)\s+$", re.IGNORECASE)
 _OF_A_WORD = ("LETTERS", "CHARACTERS", "VOWELS", "CONSONANTS", "CAPITALS")
 
 
@@ -54,13 +55,18 @@ class Texts(Reading):
 
     def word(self, word: Token) -> str:
         before = self._words[: word.start_pos]
-        if UNSAID.match(word) or _ARTICLE.search(before):
+        if UNSAID.match(word) or ARTICLE.search(before):
             raise WorkerError(f"{word!r} is spoken of, and no text to work on")
         return _Word(word)
 
+    def plain(self, *words: Token) -> str:
+        if len(words) > _MOST_PLAIN:
+            raise WorkerError("where a text begins and ends is not clear; put it in quotes")
+        return self.free(*words)
+
     def free(self, *words: Token) -> str:
         text = self._words[words[0].start_pos : words[-1].end_pos]
-        if UNSAID.match(text) or ": " in text or _ARTICLE.search(self._words[: words[0].start_pos]):
+        if UNSAID.match(text) or ": " in text or ARTICLE.search(self._words[: words[0].start_pos]):
             raise WorkerError(f"{text[:40]!r} is spoken of, and no text to work on")
         return text
 
@@ -70,8 +76,8 @@ class Texts(Reading):
     def style(self, *styles: Token) -> list[Token]:
         return list(styles)
 
-    def taken(self, text: str) -> str:
-        return text
+    def taken(self, given: str | Quantity) -> str | Quantity:
+        return given
 
     def text_it(self, _: Token) -> str:
         return self._it()
@@ -125,9 +131,6 @@ class Texts(Reading):
     def occurrences(self, piece: str, text: str | None = None) -> str:
         return str(self._text(text).lower().count(piece.lower()))
 
-    def occurrences_in(self, text: str, piece: str) -> str:
-        return self.occurrences(piece, text)
-
     def pick(self, ordinal: Token, kind: str, text: str | None = None) -> str:
         pieces, place = self._pieces(kind, self._text(text)), self._language.value(ordinal)
         if not -len(pieces) <= place <= len(pieces):
@@ -164,9 +167,6 @@ class Texts(Reading):
 
     def contains(self, text: str, piece: str) -> str:
         return self._in("Yes", "Ja") if piece.lower() in text.lower() else self._in("No", "Nein")
-
-    def less(self, text: str, kind: str) -> str:
-        return self.without(kind, text)
 
     def without_piece(self, piece: str, text: str | None = None) -> str:
         return self.replace(piece, "", text)

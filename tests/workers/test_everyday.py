@@ -1,0 +1,207 @@
+"""The tools for what needs no model answer everyday requests in English and German, or decline them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestai.config import FIRST_POOL, load_config
+from orchestai.workers.base import Request, Signature, WorkerCard, WorkerError
+from orchestai.workers.pool import worker_cards
+from orchestai.workers.tools.everyday import answer
+from orchestai.workers.tools.everyday.evaluator import _Evaluator
+from orchestai.workers.tools.everyday.language import DOMAINS, language
+
+ANSWERED = """
+What is 12 * 7? => 84
+three times seventeen plus 4 => 55
+how much is 15% of 80 => 12
+What is 20% off 50? => 40
+0.1 + 0.2 => 0.3
+1/3 => 0.3333333333
+What is 1000 divided by 16, rounded to the nearest whole number? => 63
+How much is $12.50 plus $3.75? => $16.25
+20 is what percent of 80? => 25%
+Is 91 a prime number? => No
+was ist die Hälfte von 90 => 45
+12 Euro 50 plus 3,75 => 16,25 Euro
+Kannst du mir sagen, wie viel 45 minus 17 ist? => 28
+Ziehe 5 von 20 ab => 15
+1.250 Euro + 750 Euro => 2000 Euro
+Wieviel Prozent von 250 sind 75? => 30%
+how many km are 26.2 miles => 42.1648 km
+72 °F in Celsius => 22.2222 °C
+what's -40 C in F => -40 °F
+How many hours are there in a week? => 168 hours
+3/4 cup in ml => 177.441 ml
+How many centimeters is 6 foot 2? => 187.96 centimeters
+How tall is 180 cm in feet and inches? => 5 feet 10.8661 inches
+Wie viele Gramm sind 3 Pfund? => 1500 Gramm
+anderthalb Stunden in Minuten => 90 Minuten
+Rechne 10 Zoll in cm um => 25,4 cm
+what day of the week is 3 March 2027 => Wednesday
+how many days until Christmas => 26 days
+date 45 days after 2026-12-24 => 2027-02-07
+when is Easter 2027? => Sunday, 28 March 2027
+How many days until Thanksgiving? => 361 days
+How many weeks until New Year's Eve? => 4 weeks and 4 days
+is 2028 a leap year? => Yes
+last Sunday => Sunday, 22 November 2026
+Welcher Wochentag war der 9. November 1989? => Donnerstag
+Wie viele Tage liegen zwischen dem 1. Januar 2026 und dem 1. März 2026? => 59 Tage
+Welches Datum ist in 3 Wochen? => Sonntag, 20. Dezember 2026
+Wie spät ist es? => 14:05
+reverse the text: lantern => nretnal
+write 'hello world' in capitals => HELLO WORLD
+how many words are in: I came, I saw => 4
+count the vowels in "education" => 5
+How many r's are in strawberry? => 3
+replace a with o in banana => bonono
+Is racecar a palindrome? => Yes
+what is the third letter of the word planet => a
+Schreibe das Wort Straße rückwärts => eßartS
+Mach aus "guten tag" Großbuchstaben => GUTEN TAG
+Wie oft kommt der Buchstabe s in Mississippi vor? => 4
+sort these numbers: 5, 3, 11 => 3, 5, 11
+Order these names alphabetically: Zoe, Ádám, Mia => Ádám, Mia, Zoe
+sort 3.5, 2.25 and 10 from high to low => 10, 3.5, 2.25
+What's the largest of 3 km, 500 m and 2 miles? => 2 miles
+sum of 4, 8 and 15 => 27
+remove duplicates from a, b, a => a, b
+average of 3, 4 and 8 => 5
+Sortiere Birne, Apfel und Kirsche alphabetisch => Apfel, Birne, Kirsche
+Berechne den Mittelwert von 3,5 und 4,5 => 4
+reverse the word stone, then write it in capitals => ENOTS
+add 5 and 7, then multiply the result by 2 => 24
+Take 15, double it and subtract 4 => 26
+find the date 45 days after 2026-12-24, then tell me what weekday it is => Sunday
+Drehe das Wort Stein um und schreibe es dann in Großbuchstaben => NIETS
+"""
+DECLINED = """
+Translate good morning into French
+write a poem about 12 cats
+Who won the 1998 world cup?
+book me a table for 3 at 7pm
+If I have 5 apples and eat 2, how many are left?
+What comes next: 2, 4, 8, 16?
+Reverse the word stone and translate it into French
+reverse a linked list in Python
+how many letters are in the alphabet
+how long is Titanic
+How many people live in Berlin, Hamburg and Munich?
+which is longer, the Nile or the Amazon?
+order pizza, pasta and salad
+sort my photos by date, size and name
+how much is 100 dollars in euros
+what happened on 9 November 1989
+what time is it in Tokyo
+list all capitals of Europe
+What is 5?
+divide 5 by 0
+2 ^ 9 ^ 9 ^ 9
+write it in capitals
+what can you do about climate change
+Übersetze guten Morgen ins Französische
+Anna hat 5 Äpfel und isst 2. Wie viele bleiben übrig?
+Schreibe ein Gedicht über 12 Katzen
+Wie lang ist der Rhein?
+Sortiere den Müll, bitte
+Erinnere mich in 3 Tagen an die Rechnung
+"""
+POOL = (WorkerCard("sums", "adds numbers", 0.0, "tool"),)
+
+
+def ask(words: str, *inputs: str, domains: tuple[str, ...] = DOMAINS) -> str | None:
+    """The first answer of a tool; None where all decline."""
+    request = Request(words, inputs={str(i): text for i, text in enumerate(inputs)})
+    for domain in domains:
+        try:
+            return answer(request, domain, POOL, lambda: datetime(2026, 11, 29, 14, 5))
+        except WorkerError:
+            continue
+    return None
+
+
+@pytest.mark.parametrize("line", ANSWERED.strip().splitlines())
+def test_what_needs_no_model_is_answered(line: str) -> None:
+    words, expected = line.split(" => ")
+    assert ask(words) == expected
+
+
+@pytest.mark.parametrize("words", DECLINED.strip().splitlines())
+def test_what_needs_more_is_declined(words: str) -> None:
+    assert ask(words) is None
+
+
+def test_long_prose_is_declined_unless_something_is_asked_of_it() -> None:
+    prose = "On 3 March 2027 the 12 members met, then sorted 5, 3 and 11 letters. " * 80
+    assert ask(prose) is None
+    assert ask(f"How many words are in this text?\n\n{prose}") == str(80 * 15)
+    assert ask(f"How many characters does '{prose}' have?") == str(len(prose))
+
+
+def test_a_step_works_on_what_the_steps_before_gave() -> None:
+    assert ask("then write it in capitals", "enots") == "ENOTS"
+    assert ask("double the result", "16.25 km") == "32.5 km"
+    assert ask("und sortiere sie absteigend", "3, 11, 5") == "11, 5, 3"
+    assert ask("add them up", "4", "8") == "12"
+    assert ask("write it in capitals", "one", "two") is None, "which of them?"
+
+
+def test_a_chain_is_for_the_tool_of_its_last_clause() -> None:
+    words = "count the words in: a b c, then double it"
+    assert ask(words, domains=("texts",)) is None
+    assert ask(words, domains=("arithmetic",)) == "6"
+
+
+def test_questions_about_the_program_are_answered_from_its_pool() -> None:
+    for words in (
+        "what can you do?",
+        "Which workers do you have?",
+        "Was kannst du alles?",
+        "Welche Werkzeuge hast du?",
+    ):
+        said = ask(words)
+        assert said is not None
+        assert "sums: adds numbers" in said
+        assert "orchestai init --server" in said
+    for words in ("who are you?", "Wer bist du?", "which version are you"):
+        assert "OrchestAI" in (ask(words) or "")
+
+
+def test_a_function_is_not_answered_in_words() -> None:
+    with pytest.raises(WorkerError):
+        answer(Request("add 5 and 7", Signature("f", ("x",))), "arithmetic")
+
+
+@pytest.mark.parametrize("code", ["en", "de"])
+def test_every_rule_means_something_and_every_unit_is_read(code: str) -> None:
+    grammar = language(code)
+    for rule in grammar._parser.rules:
+        name = rule.alias or str(rule.origin.name)
+        inlined = name.startswith("_") or (rule.options.expand1 and not rule.alias)
+        assert inlined or hasattr(_Evaluator, name.removesuffix("_swapped")), name
+    for name in grammar._units:
+        tree = grammar.parse(f"3 {name} in {name}", "units")
+        assert tree is not None, name
+        assert tree.data.startswith("convert"), name
+
+
+@given(st.lists(st.integers(-999, 999), min_size=2, max_size=5), st.sampled_from([("plus", 1), ("minus", -1)]))
+def test_sums_are_exact(cents: list[int], operator: tuple[str, int]) -> None:
+    word, sign = operator
+    numbers = [Fraction(cent, 100) for cent in cents]
+    said = ask("what is " + f" {word} ".join(f"{float(number):.2f}" for number in numbers), domains=("arithmetic",))
+    assert said is not None
+    assert Fraction(said) == numbers[0] + sign * sum(numbers[1:])
+
+
+def test_the_first_pool_has_a_free_tool_for_each_domain() -> None:
+    config = load_config(FIRST_POOL)
+    tools = {worker.tool for worker in config.workers.pool.values()}
+    assert tools >= {"calculator", *DOMAINS[1:]}
+    assert all(card.price_usd == 0 for card in worker_cards(config.workers) if card.kind == "tool")
