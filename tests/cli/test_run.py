@@ -67,7 +67,9 @@ def test_from_a_server_to_an_answer_and_its_replay(server: ChatServer, tmp_path:
     assert shown.stdout.splitlines() == ["Paris"]
     assert "What is the capital of France?: tiny" in shown.stderr
     assert "complete: spent" not in shown.stderr
-    assert "complete: spent" in orchestai("run", "What is the capital of France?", "-v", "workers.cache_dir=null").stderr
+    assert (
+        "complete: spent" in orchestai("run", "What is the capital of France?", "-v", "workers.cache_dir=null").stderr
+    )
 
 
 def test_a_function_that_no_example_speaks_for_is_said_to_be_unchecked(

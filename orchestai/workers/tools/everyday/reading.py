@@ -12,9 +12,7 @@ from orchestai.workers.base import WorkerCard, WorkerError
 from orchestai.workers.tools.everyday.language import Language
 
 ASIDE = "\ue000"
-QUOTED = (
-    r"\"[^\"]*\"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»|»[^«»]*«|‚[^‚‘’]*[‘’]|‘[^‘’]*’|(?<!\w)'[^'\n]*(?:'\w[^'\n]*){0,9}'(?!\w)"
-)
+QUOTED = r"\"[^\"]*\"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»|»[^«»]*«|‚[^‚‘’]*[‘’]|‘[^‘’]*’|(?<!\w)'[^'\n]*(?:'\w[^'\n]*){0,9}'(?!\w)"
 
 
 class Reading(Transformer[Token, Any]):
