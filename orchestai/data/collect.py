@@ -21,6 +21,9 @@ from orchestai.tasks.task import Task
 from orchestai.workers.base import Usage
 from orchestai.workflow import Workflow
 
+_FLUSHED_AT_ONCE = 32
+"""Executions that a loss of power may cost; the process may end at any time."""
+
 Job: TypeAlias = tuple[Task, int]
 """A task and the index of the repetition."""
 
@@ -167,8 +170,8 @@ async def collect(
     async def run(task: Task, repetition: int, plan: Planned) -> None:
         try:
             record = await _record(asked, executor, (task, repetition), plan, reward)
-            log.append(record)
             state.add(record)
+            log.append(record, flush=state.executed % _FLUSHED_AT_ONCE == 0)
             if progress is not None:
                 progress(state)
             state.outcomes.check(asked.unscorable_limit, "executions", planned=len(missing))
@@ -190,6 +193,8 @@ async def collect(
         for job in running:
             job.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        if state.executed:
+            log.flush()
     return state
 
 
