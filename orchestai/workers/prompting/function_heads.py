@@ -29,7 +29,8 @@ _WORDS_IN_NAME = 4
 _LONGEST_STEP = 200
 """Longer instructions (a whole task) keep the function's name, their own words and the examples among them."""
 _WISH = re.compile(
-    r"^(?:\w+ ){1,6}(?:\w+-)?(?:function|funktion)(?: (?:called |named |namens )?\W?\w+\W?(?:\([\w, ]*\))?)??,? (?:that|which|to|die) ",
+    r"^(?:\w+ ){1,6}(?:\w+-)?(?:function|funktion)(?: (?:called |named |namens )?\W?\w+\W?(?:\([\w, ]*\))?)??,? "
+    r"(?:that|which|to|die) ",
     re.IGNORECASE,
 )
 """What stands before the words that say what the function does."""
