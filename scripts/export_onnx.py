@@ -97,40 +97,116 @@ def rounded(blocks: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return (blocks.detach() / scale.float()).round().clamp(-127, 127).to(torch.int8), scale.squeeze(dim)
 
 
+class PlannerGraph(nn.Module):
+    """A part of the planner's search, from tensors to tensors.
+
+    Args:
+        compute: of the planner and what `rebuilt` makes of the inputs.
+        like: by name, values of the kinds that the inputs are put together to.
+    """
+
+    def __init__(self, planner: PlannerModel, compute: Callable[..., Any], like: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.planner, self.compute, self.like = planner, compute, like
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        left = iter(inputs)
+        found = self.compute(self.planner, *(rebuilt(value, left) for value in self.like.values()))
+        return tuple(leaves(found).values())
+
+
+def leaves(value: Any, name: str = "") -> dict[str, Tensor]:
+    """The tensors of nested dataclasses, tuples and dictionaries, by their paths."""
+    if isinstance(value, Tensor):
+        return {name: value}
+    if is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    parts = value.items() if isinstance(value, Mapping) else enumerate(value)
+    found: dict[str, Tensor] = {}
+    for key, part in parts:
+        found |= leaves(part, f"{name}.{key}" if name else str(key))
+    return found
+
+
+def rebuilt(like: Any, tensors: Iterator[Tensor]) -> Any:
+    """The inverse of `leaves`."""
+    if isinstance(like, Tensor):
+        return next(tensors)
+    if is_dataclass(like):
+        return type(like)(*(rebuilt(getattr(like, field.name), tensors) for field in fields(like)))
+    return tuple(rebuilt(part, tensors) for part in like)
+
+
+def read(planner: PlannerModel, features: Tensor, meanings: Tensor, edges: Tensor) -> dict[str, Any]:
+    """The memory of one instruction, and a search that begins."""
+    here = torch.ones(1, len(features), dtype=torch.bool)
+    nowhere = torch.zeros(1, len(features), 2, dtype=torch.long)
+    held = planner.decoder.project(planner.reader.read(features[None], meanings[None], here, nowhere, edges[None]))
+    return {"held": held, "search": planner.decoder.begin_search(held, BEAMS)}
+
+
+def step(planner: PlannerModel, held: DecoderMemory, search: Search) -> dict[str, Any]:
+    return {"search": planner.decoder.continue_search(held, search)}
+
+
+def end(planner: PlannerModel, held: DecoderMemory, beams: Beams, ids: Tensor) -> dict[str, Tensor]:
+    """The plan, with logits of its edges, and the confidence in it; NaN where nobody knows that."""
+    structure, logits = planner.decoder.end_search(held, beams)
+    nobody = torch.zeros_like(structure.spans[..., 0])
+    fallbacks = nobody[..., None].expand(-1, -1, planner.config.max_fallbacks)
+    given = DecisionBatch(structure.lengths, structure.spans, nobody, nobody, fallbacks, structure.edges)
+    confidence = planner.confidence(planner.sureness_of(logits, held.memory, given))[0]
+    confidence = confidence * planner.familiar_words.knows(ids)
+    return {
+        "length": structure.lengths[0],
+        "spans": structure.spans[0],
+        "likely": structure.edges[0],
+        "odds": logits.edges[0],
+        "confidence": torch.where(planner.confidence.known, confidence, torch.nan),
+    }
+
+
+def export_planner() -> None:
+    """The graphs of the configured planner without its weights, which are those of a base planner or a checkpoint."""
+    with torch.no_grad():
+        planner = PlannerModel(PlannerConfig(), ()).eval().requires_grad_(False)
+        t, steps, longest = 37, 3, 7  # unlike all other sizes, by which axes are told apart
+        features = torch.randn(t, planner.encoder.width)
+        texts = {"features": features, "meanings": features[:, ::2], "edges": torch.ones(t, 2, dtype=torch.bool)}
+        held, search = read(planner, *texts.values()).values()
+        for _ in range(steps):
+            search = step(planner, held, search)["search"]
+        spans = torch.zeros(1, BEAMS, longest, 2, dtype=torch.long)
+        beams = replace(search.beams, spans=spans, whole_spans=spans)
+        inputs = {
+            "read": (read, texts),
+            "step": (step, {"held": held, "search": search}),
+            "end": (end, {"held": held, "search.beams": beams, "ids": torch.arange(t)}),
+        }
+        kept = {name for part in (planner.reader, planner.decoder) for name in part.state_dict()}
+        for name, (compute, like) in inputs.items():
+            graph = PlannerGraph(planner, compute, like)
+            outputs = list(leaves(compute(planner, *like.values())))
+            axes = {t: torch.export.Dim("t", min=8, max=1 << 16)}
+            axes |= {size: torch.export.Dim("n", min=2, max=32) for size in (steps, longest)}
+            export(PLANNER_FOLDER / f"{name}.onnx", graph, leaves(like), axes, outputs, "planner.", kept)
+
+
 def export(
-    path: Path,
-    module: nn.Module,
-    inputs: dict[str, Tensor],
-    axes: dict[str, dict[int, str]],
-    outputs: list[str],
-    stored: Collection[str],
+    path: Path, module: nn.Module, inputs: Mapping[str, Tensor], axes: Mapping[int, Any], outputs: list[str],
+    prefix: str, stored: Collection[str],
 ) -> None:
-    """Write a module's graph; the weights of `stored` names stay out of the file.
+    """Write a module's graph; the weights of `stored` names, behind the prefix, stay out of the file.
 
     Args:
         inputs: examples, in the order of the module's arguments.
-        axes: of each input, the names of the axes whose length may be another.
+        axes: by their size in the examples, those whose length may be another.
     """  # fmt: skip
+    dynamic = [{i: axes.get(size) for i, size in enumerate(value.shape)} for value in inputs.values()]
     program = torch.onnx.export(
         module.eval(), tuple(inputs.values()), dynamo=True, opset_version=OPSET, verbose=False,
-        input_names=list(inputs), output_names=outputs,
-        dynamic_shapes=tuple(dict.fromkeys(axes[name], torch.export.Dim.DYNAMIC) for name in inputs),
+        input_names=list(inputs), output_names=outputs, dynamic_shapes=({"inputs": dynamic},),
     )  # fmt: skip
-    model = program.model_proto
-    for initializer in model.graph.initializer:
-        if initializer.name in stored:
-            initializer.ClearField("raw_data")
-            initializer.data_location = onnx.TensorProto.EXTERNAL
-            initializer.external_data.add(key="location", value="weights.safetensors")
-    for node in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output, model.graph):
-        node.ClearField("metadata_props")
-        node.ClearField("doc_string")
-    missing = set(stored) - {initializer.name for initializer in model.graph.initializer}
-    if missing:
-        raise SystemExit(f"{path}: the graph does not use {sorted(missing)}")
-    artifacts.write_bytes(path, model.SerializeToString())
-
-
 def export_encoder(package: Path) -> None:
     bert: Any = AutoModel.from_pretrained(package, dtype=torch.float32).requires_grad_(False)
     graph = EncoderGraph(bert)
