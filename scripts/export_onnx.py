@@ -16,17 +16,20 @@ from typing import Any
 
 import onnx
 import torch
+from onnxscript import opset20 as op
 from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoModel
 
 from orchestai.config import PlannerConfig
+from orchestai.planner.base_files import SHAPES
 from orchestai.planner.slots.beam_search import Beams
 from orchestai.planner.slots.decisions import DecisionBatch
 from orchestai.planner.slots.decoder import BEAMS, Search
 from orchestai.planner.slots.decoder_memory import DecoderMemory
 from orchestai.planner.slots.encoders.encoder import MINILM_FOLDER
+from orchestai.planner.slots.light import GRAPHS, LEAST_TOKENS
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import artifacts
 
@@ -34,7 +37,11 @@ BLOCK = 32
 OPSET = 20
 STATIC = torch.export.Dim.STATIC
 PREFIX = "planner."
-PLANNER_FOLDER = MINILM_FOLDER.parent / "graphs"
+
+
+def log_sigmoid(x: Any) -> Any:
+    """Finite for every number, unlike the exporter's own."""
+    return op.Neg(op.Softplus(op.Neg(x)))
 
 
 class RoundedMatrix(nn.Module):
@@ -160,11 +167,12 @@ def rebuilt(like: Any, tensors: Iterator[Tensor]) -> Any:
     return tuple(rebuilt(part, tensors) for part in like)
 
 
-def read(planner: PlannerModel, features: Tensor, meanings: Tensor, edges: Tensor) -> dict[str, Any]:
+def read(planner: PlannerModel, features: Tensor, meanings: Tensor, mask: Tensor, edges: Tensor) -> dict[str, Any]:
     """The memory of one instruction, and a search that begins."""
-    here = torch.ones(1, features.shape[0], dtype=torch.bool)
-    nowhere = torch.zeros(1, features.shape[0], 2, dtype=torch.long)
-    held = planner.decoder.project(planner.reader.read(features[None], meanings[None], here, nowhere, edges[None]))
+    nowhere = torch.zeros(1, mask.shape[0], 2, dtype=torch.long)
+    held = planner.decoder.project(
+        planner.reader.read(features[None], meanings[None], mask[None], nowhere, edges[None])
+    )
     return {"held": held, "search": planner.decoder.begin_search(held, BEAMS)}
 
 
@@ -193,26 +201,28 @@ def export_planner() -> None:
     """The graphs of the configured planner without its weights, which are those of a base planner or a checkpoint."""
     with torch.no_grad():
         planner = PlannerModel(PlannerConfig(), ()).eval().requires_grad_(False)
-        t, steps = 37, 3  # unlike all other sizes, by which axes are told apart
+        t, words, steps = 37, 41, 3  # unlike all other sizes, by which axes are told apart
         features = torch.randn(t, planner.encoder.width)
-        texts = {"features": features, "meanings": features[:, ::2], "edges": torch.ones(t, 2, dtype=torch.bool)}
+        mask, edges = torch.ones(t, dtype=torch.bool), torch.ones(t, 2, dtype=torch.bool)
+        texts = {"features": features, "meanings": features[:, ::2].clone(), "mask": mask, "edges": edges}
         held, search = read(planner, *texts.values()).values()
         for _ in range(steps):
             search = step(planner, held, search)["next"]
         inputs = {
             "read": (read, texts),
             "step": (step, {"held": held, "search": search}),
-            "end": (end, {"held": held, "search.beams": search.beams, "ids": torch.arange(t)}),
+            "end": (end, {"held": held, "search.beams": search.beams, "ids": torch.arange(words)}),
         }
         wanted = {}
         for name, (compute, like) in inputs.items():
             graph = SearchPart(planner, compute, tuple(like.values()))
             outputs = list(leaves(compute(planner, *like.values())))
-            axes = {t: torch.export.Dim("t", min=8, max=1 << 16), steps: torch.export.Dim("n", min=2, max=32)}
-            wanted[name] = export(PLANNER_FOLDER / f"{name}.onnx", graph, leaves(like), axes, outputs)
+            lengths = {"t": (t, LEAST_TOKENS), "ids": (words, 2), "n": (steps, 2)}
+            axes = {size: torch.export.Dim(axis, min=least, max=1 << 16) for axis, (size, least) in lengths.items()}
+            wanted[name] = export(GRAPHS / f"{name}.onnx", graph, leaves(like), axes, outputs)
 
-
-        artifacts.write_json(PLANNER_FOLDER / "weights.json", wanted)
+        shapes = PlannerConfig().model_dump(mode="json", include=set(SHAPES))
+        artifacts.write_json(GRAPHS / "graphs.json", {"planner": shapes, "weights": wanted})
 
 
 def export(
@@ -224,7 +234,7 @@ def export(
         inputs: examples, in the order of the module's arguments.
         axes: by their size in the examples, those whose length may be another.
     """  # fmt: skip
-    weights = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
+    weights = {name: value for name, value in module.state_dict().items() if not name.endswith("_extra_state")}
     dynamic = [{i: axes.get(size, STATIC) for i, size in enumerate(value.shape)} for value in inputs.values()]
     program = torch.onnx.export(
         torch.export.export(
@@ -232,6 +242,7 @@ def export(
             dynamic_shapes=(dict.fromkeys(weights), tuple(dynamic)), strict=False,
         ),
         dynamo=True, opset_version=OPSET, verbose=False, input_names=[*weights, *inputs], output_names=outputs,
+        custom_translation_table={torch.ops.aten.log_sigmoid.default: log_sigmoid},
     )  # fmt: skip
     model = program.model_proto
     wanted = []

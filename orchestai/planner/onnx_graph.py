@@ -36,9 +36,17 @@ class OnnxGraph:
         options.add_external_initializers(list(weights), values)
         self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
-    def run(self, outputs: Sequence[str], **inputs: NDArray[Any]) -> list[NDArray[Any]]:
-        """The outputs of these names."""
-        return list(self._session.run(list(outputs), inputs))
+        self._inputs = [given.name for given in self._session.get_inputs()]
+        self._outputs = [made.name for made in self._session.get_outputs()]
+
+    def run(self, inputs: Mapping[str, NDArray[Any]], outputs: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+        """The outputs of these names, or all.
+
+        Args:
+            inputs: those of the graph, and maybe others, which it does not take.
+        """
+        wanted = list(outputs) or self._outputs
+        return dict(zip(wanted, self._session.run(wanted, {name: inputs[name] for name in self._inputs}), strict=True))
 
 
 def read_weights(path: Path) -> dict[str, NDArray[Any]]:
