@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,48 +11,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
-from orchestai.config.planner import NOTHING
 from orchestai.errors import UserError
+from orchestai.planner.base_files import CARD, SHAPES, WEIGHTS, base_folder, check_base, digest_of
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import artifacts
 
-SHIPPED = "shipped"
-WEIGHTS, CARD = "base.safetensors", "base.json"
-_SHIPPED_FOLDER = Path(__file__).parent / "shipped"
 _PARTS = ("reader.", "decoder.", "confidence.", "familiar_words.")
-_SHAPES = (
-    "encoder",
-    "encoder_layer",
-    "max_subtasks",
-    "overlapping_spans",
-    "any_length",
-    "d_model",
-    "num_layers",
-    "num_heads",
-)
-"""Keys of `planner` that the base's weights were made for."""
-
-
-def base_folder(base: str) -> Path:
-    """Where a base planner lies that `planner.base` names."""
-    return _SHIPPED_FOLDER if base == SHIPPED else Path(base)
-
-
-def read_card(base: str) -> dict[str, Any]:
-    """What a base planner learned from, how it does, and the shapes of its weights.
-
-    Raises:
-        UserError: there is no such base planner.
-    """
-    path = base_folder(base) / CARD
-    try:
-        card = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"planner.base: {base}: no base planner there ({path}: {error}); train one with `orchestai train-base`, or "
-            f"set planner.base={NOTHING}"
-        ) from None
-    return dict(card)
 
 
 def begin_with_base(planner: PlannerModel) -> None:
@@ -62,18 +25,8 @@ def begin_with_base(planner: PlannerModel) -> None:
     Raises:
         UserError: there is no such base planner, it is damaged, or it was made for other shapes or another encoder.
     """
-    base, config = planner.config.base, planner.config
-    card = read_card(base)
-    for key in _SHAPES:
-        if getattr(config, key) != card["planner"][key]:
-            raise UserError(
-                f"planner.{key}: {getattr(config, key)}, but the base planner {base!r} has {card['planner'][key]}; "
-                f"leave it out, or set planner.base={NOTHING} to learn language from nothing"
-            )
-    if planner.encoder.fingerprint != card["encoder_fingerprint"]:
-        raise UserError(
-            f"planner.base: {base}: made for the encoder {card['planner']['encoder']!r} with other weights than here"
-        )
+    base = planner.config.base
+    check_base(planner.config, planner.encoder.fingerprint)
     path = base_folder(base) / WEIGHTS
     try:
         weights = load_file(path)
@@ -92,21 +45,6 @@ def open_base(planner: PlannerModel) -> PlannerModel:
     begin_with_base(planner)
     planner.by_cards = True
     return planner.eval()
-
-
-def digest_of(base: str) -> str:
-    """sha256 of a base planner's weights, as 16 hexadecimal digits; empty for `none`.
-
-    Raises:
-        UserError: they cannot be read.
-    """
-    if base == NOTHING:
-        return ""
-    path = base_folder(base) / WEIGHTS
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    except OSError as error:
-        raise UserError(f"planner.base: {path}: cannot read: {error.strerror or error}") from None
 
 
 def round_to_shipped(planner: PlannerModel) -> None:
@@ -134,7 +72,7 @@ def save_base(folder: Path, planner: PlannerModel, card: Mapping[str, Any]) -> s
     content = save({key: value.contiguous() for key, value in weights.items()})
     artifacts.write_bytes(folder / WEIGHTS, content)
     digest = hashlib.sha256(content).hexdigest()[:16]
-    shapes = planner.config.model_dump(mode="json", include=set(_SHAPES))
+    shapes = planner.config.model_dump(mode="json", include=set(SHAPES))
     facts = {"digest": digest, "encoder_fingerprint": planner.encoder.fingerprint, "planner": shapes}
     artifacts.write_json(folder / CARD, {**card, **facts})
     return digest

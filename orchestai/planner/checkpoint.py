@@ -18,7 +18,8 @@ from orchestai.config.section import RootSection
 from orchestai.errors import UserError
 from orchestai.execution.reward import reward_form
 from orchestai.execution.reward_reference import Reference
-from orchestai.planner.base_planner import digest_of, open_base
+from orchestai.planner.base_files import digest_of
+from orchestai.planner.base_planner import open_base
 from orchestai.planner.checkpoint_files import locate, without_suffix
 from orchestai.planner.language.checkpoint import (
     ESTIMATE,

@@ -23,7 +23,7 @@ class OnnxGraph:
 
     Args:
         path: of the graph.
-        weights: by the names that the graph has for them.
+        weights: by the names that the graph has for them; all of them, and no others.
     """
 
     def __init__(self, path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
@@ -32,14 +32,21 @@ class OnnxGraph:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         # Further optimizations take longer to make than they save, and slow MiniLM down.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        self._weights = {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in weights.items()}
-        for name, value in self._weights.items():
-            options.add_initializer(name, value)
+        values = [onnxruntime.OrtValue.ortvalue_from_numpy(value) for value in weights.values()]
+        options.add_external_initializers(list(weights), values)
         self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
-    def run(self, outputs: Sequence[str], **inputs: NDArray[Any]) -> list[NDArray[Any]]:
-        """The outputs of these names."""
-        return list(self._session.run(list(outputs), inputs))
+        self._inputs = [given.name for given in self._session.get_inputs()]
+        self._outputs = [made.name for made in self._session.get_outputs()]
+
+    def run(self, inputs: Mapping[str, NDArray[Any]], outputs: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+        """The outputs of these names, or all.
+
+        Args:
+            inputs: those of the graph, and maybe others, which it does not take.
+        """
+        wanted = list(outputs) or self._outputs
+        return dict(zip(wanted, self._session.run(wanted, {name: inputs[name] for name in self._inputs}), strict=True))
 
 
 def read_weights(path: Path) -> dict[str, NDArray[Any]]:

@@ -9,7 +9,7 @@ import torch
 from orchestai.config import Config
 from orchestai.data.training_file import TrainingExample, save_training_data
 from orchestai.errors import UserError
-from orchestai.planner.base_planner import CARD, WEIGHTS, base_folder, digest_of, read_card
+from orchestai.planner.base_files import CARD, WEIGHTS, base_folder, digest_of, read_card
 from orchestai.planner.checkpoint import load_planner
 from orchestai.training.supervised.train import train
 from orchestai.workflow import Subtask, Workflow

@@ -1,4 +1,4 @@
-"""Edges of plans: the likeliest ones, a differentiable penalty for cycles in training, and repair in decoding."""
+"""Edges of plans: the likeliest ones, and a differentiable penalty for cycles in training."""
 
 from __future__ import annotations
 
@@ -80,31 +80,3 @@ def acyclicity(probabilities: Tensor, mask: Tensor) -> Tensor:
         walks = walks @ graph / k
         cycles = cycles + walks.diagonal(dim1=-2, dim2=-1).sum(-1) * (k <= steps)
     return self_loops + steps * torch.log1p(cycles / steps.clamp(min=1))
-
-
-def is_acyclic(edges: Tensor) -> bool:
-    """Whether the directed graph with (n, n) bool adjacency `edges` has no cycle and no self-loop."""
-    left = edges
-    while len(left):
-        without_parents = ~left.any(0)
-        if not without_parents.any():
-            return False
-        left = left[~without_parents][:, ~without_parents]
-    return True
-
-
-def repair(edges: Tensor, priority: Tensor) -> Tensor:
-    """The (n, n) bool `edges` without those that close a cycle, taken greedily by falling `priority`.
-
-    A graph without cycles is returned as it is. Equal priorities are taken in row order.
-    """
-    n = len(edges)
-    kept = torch.zeros_like(edges)
-    reach = torch.eye(n, dtype=torch.bool, device=edges.device)
-    candidates = edges.flatten().nonzero().flatten()
-    by_priority = candidates[torch.argsort(priority.flatten()[candidates], descending=True, stable=True)]
-    for parent, child in ((index // n, index % n) for index in by_priority.tolist()):
-        if not reach[child, parent]:
-            kept[parent, child] = True
-            reach |= reach[:, parent, None] & reach[child]
-    return kept

@@ -69,6 +69,19 @@ class Structure:
         return Structure(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
+@dataclass(frozen=True, eq=False)
+class Search:
+    """A beam search that goes on.
+
+    Attributes:
+        latest: (b w, 1, d) what was chosen last; before: what each layer knows of what was chosen before.
+    """
+
+    beams: Beams
+    latest: Tensor
+    before: tuple[Pair, ...]
+
+
 class StructureDecoder(nn.Module):
     """Decodes steps and edges from an `InstructionMemory`, along given decisions or by a `Chooser`."""
 
@@ -98,7 +111,7 @@ class StructureDecoder(nn.Module):
 
     def forward(self, memory: InstructionMemory, given: DecisionBatch) -> StructureLogits:
         """Logits along given decisions, which are possible even where steps of theirs share words."""
-        return self._along(given, self._project(memory))
+        return self._along(given, self.project(memory))
 
     def _along(self, given: DecisionBatch, held: DecoderMemory) -> StructureLogits:
         n, memory = given.spans.shape[1], held.memory
@@ -132,7 +145,7 @@ class StructureDecoder(nn.Module):
         lengths = torch.zeros(rows, dtype=torch.long, device=device)
         spans = torch.zeros(rows, 0, 2, dtype=torch.long, device=device)
         chosen = memory.tokens.new_zeros(rows, 0, memory.tokens.shape[-1])
-        held = self._project(memory)
+        held = self.project(memory)
         latest, before = self._begin(rows)
         states: list[Tensor] = []
         stopping: list[Tensor] = []
@@ -180,44 +193,58 @@ class StructureDecoder(nn.Module):
             beams: beginnings of each plan that are followed side by side, and whole plans that are compared with their
                 edges.
         """
-        rows, device = len(memory.mask), memory.mask.device
-        found = Beams.begin(rows, beams, memory.tokens)
-        each = held = self._project(memory)
-        latest, before = self._begin(rows)
-        for i in range(self.layout.max_subtasks):
-            width = found.logp.shape[1]
-            spans = found.spans.flatten(0, 1)
-            state, before = self._read(latest, _previous(spans[..., 1])[:, -1:], held, before)
-            free = self.free(spans, torch.ones_like(spans[..., 0], dtype=torch.bool), held.memory)[:, -1:]
-            if i:
-                possible = (free & held.memory.edges[:, None, :, 0]).any(-1)
-                go_on = _possible(self._go_on(state, held.boundaries, free), possible).view(rows, width)
-                found.stop(F.logsigmoid(-go_on), F.logsigmoid(go_on))
-                if not torch.compiler.is_exporting() and found.settled.all():
-                    break
-            starts = self._starts(state, _previous(spans[..., 1])[:, -1:], held, free)
-            start_logp, start = starts[:, 0].log_softmax(-1).topk(_at_most(beams, starts.shape[-1]))
-            apart = start.shape[1]
-            ends = self._ends(state.expand(-1, apart, -1), held, free.expand(-1, apart, -1), start)
-            end_logp, end = ends.log_softmax(-1).topk(_at_most(beams, ends.shape[-1]))
-            logp = (start_logp[..., None] + end_logp).view(rows, width, -1)
-            steps = torch.stack([start[..., None].expand_as(end), end], -1).view(rows, width, -1, 2)
-            origin = found.extend(logp, steps) + torch.arange(rows, device=device)[:, None] * width
-            before = [pair_rows(pair, origin.flatten()) for pair in before]
-            if found.logp.shape[1] != width:
-                held = each[torch.arange(rows, device=device).repeat_interleave(found.logp.shape[1])]
-            content = self._content(found.spans[:, :, -1:].flatten(0, 1), held)
-            latest = self.chosen(content)
-        else:
-            found.stop(torch.zeros_like(found.logp), torch.zeros_like(found.logp))
-        return self._likeliest(each, *found.whole())
+        held = self.project(memory)
+        found = self.begin_search(held, beams)
+        for _ in range(self.layout.max_subtasks):
+            found = self.continue_search(held, found)
+            if found.beams.settled.all():
+                break
+        return self.end_search(held, found.beams.trimmed())
+
+    def begin_search(self, held: DecoderMemory, beams: int) -> Search:
+        """Before any step is found."""
+        rows = len(held.boundaries)
+        latest, before = self._begin(rows * beams)
+        return Search(Beams.begin(rows, beams, self.layout.max_subtasks, latest), latest, tuple(before))
+
+    def continue_search(self, held: DecoderMemory, search: Search) -> Search:
+        """Find one step more, or that there is none."""
+        found, (rows, width) = search.beams, search.beams.logp.shape
+        held = held.repeated(width)
+        spans, ends = found.spans.flatten(0, 1), found.ends.flatten()[:, None]
+        state, before = self._read(search.latest, ends, held, search.before)
+        steps = torch.arange(spans.shape[1], device=spans.device) < found.length
+        free = self.free(spans, steps.expand(len(spans), -1), held.memory)[:, -1:]
+        possible = (free & held.memory.edges[:, None, :, 0]).any(-1)
+        go_on = _possible(self._go_on(state, held.boundaries, free), possible).view(rows, width)
+        is_first = found.length == 0
+        found = found.stop(
+            F.logsigmoid(-go_on).masked_fill(is_first, -torch.inf), F.logsigmoid(go_on).masked_fill(is_first, 0.0)
+        )
+        starts = self._starts(state, ends, held, free)
+        apart = _at_most(width, starts.shape[-1])
+        start_logp, start = starts[:, 0].log_softmax(-1).topk(apart)
+        end_logits = self._ends(state.expand(-1, apart, -1), held, free.expand(-1, apart, -1), start)
+        end_logp, end = end_logits.log_softmax(-1).topk(apart)
+        logp = (start_logp[..., None] + end_logp).view(rows, width, -1)
+        offered = torch.stack([start[..., None].expand_as(end), end], -1).view(rows, width, -1, 2)
+        found, origin = found.extend(logp, offered)
+        origin = (origin + torch.arange(rows, device=origin.device)[:, None] * width).flatten()
+        place = (found.length - 1).view(1)
+        content = self._content(found.spans.flatten(0, 1).index_select(1, place), held)
+        return Search(found, self.chosen(content), tuple(pair_rows(pair, origin) for pair in before))
+
+    def end_search(self, held: DecoderMemory, found: Beams) -> tuple[Structure, StructureLogits]:
+        """The plan that is likeliest with its edges; beginnings that have no room for more steps are plans, too."""
+        found = found.stop(torch.zeros_like(found.logp), torch.zeros_like(found.logp))
+        return self._likeliest(held, found.whole_logp, found.whole_lengths, found.whole_spans)
 
     def _likeliest(
         self, each: DecoderMemory, logp: Tensor, lengths: Tensor, spans: Tensor
     ) -> tuple[Structure, StructureLogits]:
         """Of (b, w) plans with (b, w, n, 2) spans those that are likeliest with their edges."""
         rows, width, n, _ = spans.shape
-        held = each[torch.arange(rows, device=logp.device).repeat_interleave(width)]
+        held = each.repeated(width)
         spans = spans.flatten(0, 1)
         nobody = torch.zeros_like(spans[..., 0])
         given = DecisionBatch(
@@ -253,7 +280,8 @@ class StructureDecoder(nn.Module):
     def _go_on(self, states: Tensor, boundaries: Tensor, free: Tensor) -> Tensor:
         return self.go_on(states)[..., 0] + self.boundaries.more(boundaries, free)
 
-    def _project(self, memory: InstructionMemory) -> DecoderMemory:
+    def project(self, memory: InstructionMemory) -> DecoderMemory:
+        """What the layers make of the instructions, whatever is decided."""
         return DecoderMemory(
             memory=memory,
             attended=tuple(cast(DecoderLayer, layer).attend_memory.keys(memory.tokens) for layer in self.layers),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from orchestai.planner.slots.layers import Pair
@@ -36,6 +37,10 @@ class DecoderMemory:
             pair_rows(self.pooled, rows),
             self.boundaries[rows],
         )
+
+    def repeated(self, times: int) -> DecoderMemory:
+        """Each instruction so many times in a row."""
+        return self[torch.arange(len(self.boundaries), device=self.boundaries.device).repeat_interleave(times)]
 
 
 def pair_rows(pair: Pair, rows: Tensor) -> Pair:

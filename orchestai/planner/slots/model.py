@@ -19,12 +19,11 @@ from orchestai.errors import UserError
 from orchestai.lm.length_batches import length_batches
 from orchestai.planner.base import Plan, Preferences
 from orchestai.planner.slots.confidence import PlanConfidence, sureness
-from orchestai.planner.slots.dag import is_acyclic, repair
 from orchestai.planner.slots.decisions import STRUCTURE, Chooser, DecisionBatch, explored
 from orchestai.planner.slots.decoder import Structure, StructureDecoder, StructureLogits
-from orchestai.planner.slots.decoding_rules import for_texts, with_whole_text
 from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder, UnreadableTextError, open_configured
 from orchestai.planner.slots.familiar_words import FamiliarWords
+from orchestai.planner.slots.finish import by_the_rules, finish_plan, rank_by_cards, step_words
 from orchestai.planner.slots.given.edge_predictor import EdgePredictor
 from orchestai.planner.slots.given.given_steps import GivenSteps
 from orchestai.planner.slots.losses import PlannerOutputs, supervised_loss
@@ -33,10 +32,8 @@ from orchestai.planner.slots.scoring import score
 from orchestai.planner.slots.selector import WorkerSelector
 from orchestai.planner.slots.targets import PlanTargets, given_decisions
 from orchestai.tasks.task import Task
-from orchestai.tasks.visible_examples import clean
 from orchestai.types import AnyDecisions, DecisionKind, Decisions, SampleSpec, Scores
 from orchestai.workers.base import WorkerCard
-from orchestai.workflow import Subtask, Workflow
 
 
 class PlannerModel(nn.Module):
@@ -147,7 +144,7 @@ class PlannerModel(nn.Module):
         Plans keep to the rules of `decoding_rules`.
         """
         plans = self.plan_instructions([task.instruction for task in tasks], sample=sample, preferences=preferences)
-        return [_by_the_rules(task, plan) for task, plan in zip(tasks, plans, strict=True)]
+        return [by_the_rules(task, plan) for task, plan in zip(tasks, plans, strict=True)]
 
     def plan_instructions(
         self, instructions: Sequence[str], *, sample: SampleSpec | None = None, preferences: Preferences | None = None
@@ -257,14 +254,14 @@ class PlannerModel(nn.Module):
         logp = None
         if sample is None and self.confidence.is_known:
             familiar = torch.stack([self.familiar_words.knows(torch.from_numpy(text.ids)) for text in encoded])
-            chances = (self.confidence(self._sureness(logits, memory, batch)) * familiar.to(device)).tolist()
-            plans = self.finish(instructions, encoded, batch, logits.edges)
+            chances = (self.confidence(self.sureness_of(logits, memory, batch)) * familiar.to(device)).tolist()
+            plans = self.finish(encoded, batch, logits.edges)
             return [replace(plan, confidence=chance) for plan, chance in zip(plans, chances, strict=True)]
         if sample is not None:
             free = self.decoder.free_edges(batch.spans, batch.steps, memory)
             mask = explored(batch, free, len(self.cards), sample.explore, layout)
             logp = (chooser.logp * mask).cpu()
-        return self.finish(instructions, encoded, batch, logits.edges, logp)
+        return self.finish(encoded, batch, logits.edges, logp)
 
     def choose_workers(
         self,
@@ -284,7 +281,7 @@ class PlannerModel(nn.Module):
             words = self.words_of(instructions, [text.offsets for text in encoded], structure)
             chooser = chooser or Chooser(None, len(instructions), layout, device)
             return self.selector.select(words, self.card_features, structure, chooser, preferences)
-        rows = zip(instructions, encoded, structure.spans.cpu(), structure.lengths.tolist(), strict=True)
+        rows = zip(instructions, encoded, structure.spans.tolist(), structure.lengths.tolist(), strict=True)
         steps = [[step_words(text, its.offsets, span) for span in spans[:n]] for text, its, spans, n in rows]
         ranks = self._by_cards([words for row in steps for words in row]).split([len(row) for row in steps])
         longest = structure.spans.shape[1]
@@ -317,7 +314,7 @@ class PlannerModel(nn.Module):
             for instruction, one in zip(instructions, decisions, strict=True):
                 memory = self.read([self.encoder.encode(instruction)])
                 given = DecisionBatch.collate([one], memory.mask.device)
-                rows.append(self._sureness(self.decoder(memory, given), memory, given))
+                rows.append(self.sureness_of(self.decoder(memory, given), memory, given))
         return torch.cat(rows)
 
     def words_of(
@@ -331,12 +328,13 @@ class PlannerModel(nn.Module):
         Args:
             offsets: of each instruction (t, 2) [start, end) character offsets of its tokens.
         """
-        rows = zip(instructions, offsets, plans.spans.cpu(), plans.lengths.tolist(), strict=True)
+        rows = zip(instructions, offsets, plans.spans.tolist(), plans.lengths.tolist(), strict=True)
         steps = [[step_words(text, its, span) for span in spans[:n]] for text, its, spans, n in rows]
         words = self.selector.read(steps, self.card_features.device)
         return F.pad(words, (0, 0, 0, plans.spans.shape[1] - words.shape[1]))
 
-    def _sureness(self, logits: StructureLogits, memory: InstructionMemory, given: DecisionBatch) -> Tensor:
+    def sureness_of(self, logits: StructureLogits, memory: InstructionMemory, given: DecisionBatch) -> Tensor:
+        """(b, features) of plans, given the logits along them, that `PlanConfidence` learns from."""
         layout = self.decoder.layout
         free = self.decoder.free_edges(given.spans, given.steps, memory)
         mask = explored(given, free, len(self.cards), frozenset({"stop", "span", "edge"}), layout)
@@ -344,7 +342,6 @@ class PlannerModel(nn.Module):
 
     def finish(
         self,
-        instructions: Sequence[str],
         encoded: Sequence[EncodedText],
         decisions: DecisionBatch,
         edge_logits: Tensor,
@@ -356,40 +353,21 @@ class PlannerModel(nn.Module):
             edge_logits: (b, n, n), by which edges are dropped.
             logp: see `Plan`, by row.
         """
-        plans = []
-        for i, (row, odds) in enumerate(zip(decisions.rows(), edge_logits.cpu(), strict=True)):
-            edges = repair(row.edges, odds[: row.length, : row.length])
-            workflow = self._workflow(instructions[i], encoded[i], row, edges)
-            plan = Plan(
-                workflow=workflow,
-                raw_valid=is_acyclic(row.edges)
-                and not workflow.repeats()
-                and all(s.instruction for s in workflow.subtasks),
-                decisions=row,
-                logp=None if logp is None else logp[i],
-                preference=row.preference,
-            )
-            plans.append(plan)
-        return plans
-
-    def _workflow(self, instruction: str, text: EncodedText, row: Decisions, edges: Tensor) -> Workflow:
         names, types = [card.name for card in self.cards], (*self.config.task_types, "")
-        subtasks = []
-        for i in range(row.length):
-            first, last = row.spans[i].tolist()
-            span = int(text.offsets[first, 0]), int(text.offsets[last, 1])
-            subtasks.append(
-                Subtask(
-                    id=str(i + 1),
-                    instruction=clean(instruction[slice(*span)]),
-                    task_type=types[int(row.types[i])],
-                    worker=names[int(row.workers[i])] if names else "",
-                    depends_on=tuple(str(parent + 1) for parent in edges[:, i].nonzero().flatten().tolist()),
-                    fallback=tuple(names[w] for w in row.fallbacks[i].tolist() if w < len(names)),
-                    span=span,
-                )
+        plans = []
+        for i, (row, odds) in enumerate(zip(decisions.rows(), edge_logits.detach().cpu(), strict=True)):
+            chosen = torch.cat([row.workers[:, None], row.fallbacks], 1).tolist()
+            plan = finish_plan(
+                encoded[i],
+                row.spans.numpy(),
+                row.edges.numpy(),
+                odds[: row.length, : row.length].numpy(),
+                [types[kind] for kind in row.types.tolist()],
+                [[names[w] for w in its if w < len(names)] for its in chosen],
             )
-        return Workflow(subtasks)
+            made = replace(plan, decisions=row, logp=None if logp is None else logp[i], preference=row.preference)
+            plans.append(made)
+        return plans
 
     def read(self, encoded: Sequence[EncodedText]) -> InstructionMemory:
         """The memory of the texts; one that occurs several times is read once."""
@@ -407,26 +385,6 @@ class PlannerModel(nn.Module):
             yield
         finally:
             self.train()
-
-
-def _by_the_rules(task: Task, plan: Plan) -> Plan:
-    """The plan as its task is done: by texts that are handed on, or by functions of a program."""
-    if plan.workflow is None:
-        return plan
-    workflow = plan.workflow if task.wants_program else for_texts(task.instruction, plan.workflow)
-    return replace(plan, workflow=with_whole_text(task.instruction, workflow))
-
-
-def rank_by_cards(steps: NDArray[np.float32], cards: NDArray[np.float32]) -> NDArray[np.int64]:
-    """(steps, W) workers, nearest first, of (steps, d) and (W, d) unit vectors of the steps' and the cards' words."""
-    return np.argsort(-(steps @ cards.T), axis=-1, kind="stable")
-
-
-def step_words(instruction: str, offsets: NDArray[np.int64] | Tensor, span: Tensor) -> str:
-    """The words of a step without its examples, given the first and the last token of them, both inclusive."""
-    first, last = span.tolist()
-    words = instruction[int(offsets[first, 0]) : int(offsets[last, 1])]
-    return clean(words) or words
 
 
 def _distinct(encoded: Sequence[EncodedText]) -> tuple[list[EncodedText], Tensor]:

@@ -74,8 +74,10 @@ def _phrase_sums(values: Tensor) -> Tensor:
 
 def _whole(near: Tensor) -> Tensor:
     """(b, _LONGEST, n, t) bool: where phrases of each length end all of whose tokens are near."""
-    longest = F.pad(near, (_LONGEST - 1, 0)).unfold(-1, _LONGEST, 1).flip(-1)
-    return longest.cumprod(-1).bool().permute(0, 3, 1, 2)
+    ends = [near]
+    for back in range(1, _LONGEST):
+        ends.append(ends[-1] & F.pad(near, (back, 0))[..., : near.shape[-1]])
+    return torch.stack(ends, 1)
 
 
 def _best(fit: Tensor, near: Tensor, exists: Tensor) -> tuple[Tensor, Tensor]:

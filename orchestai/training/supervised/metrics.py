@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from orchestai.planner.base import Plan
 from orchestai.planner.plan_metrics import Closeness, F1Count, is_exact, match_words, same_workers
-from orchestai.planner.slots.dag import best_expected_edges, is_acyclic, likeliest_edges, repair
+from orchestai.planner.slots.dag import best_expected_edges, likeliest_edges
+from orchestai.planner.slots.finish import is_acyclic, repair
 from orchestai.planner.slots.losses import GivenEdges, PlannerOutputs, choices, stops
 from orchestai.planner.slots.targets import IGNORE, PlanTargets, existing_steps, token_spans
 from orchestai.types import Decisions
@@ -62,7 +64,7 @@ def count_heads(outputs: PlannerOutputs, targets: PlanTargets, running: RunningM
     logits = outputs["edge_logits"][:, :n, :n].detach()
     likely = likeliest_edges(logits, outputs["parent_counts"][:, :n], steps)
     edges.count(likely, targets["dependencies"][:, :n, :n])
-    for graph, odds in zip(likely.cpu(), logits.cpu(), strict=True):
+    for graph, odds in zip(likely.cpu().numpy(), logits.cpu().numpy(), strict=True):
         running.add("raw_validity", float(is_acyclic(graph)))
         running.add("decoded_validity", float(is_acyclic(repair(graph, odds))))
 
@@ -73,12 +75,13 @@ def count_links(outputs: GivenEdges, targets: PlanTargets, running: RunningMean,
     n = steps.shape[1]
     logits, wanted = outputs["edge_logits"].detach(), targets["dependencies"][:, :n, :n]
     likely = best_expected_edges(logits, steps)
-    made = torch.stack([repair(graph, odds) for graph, odds in zip(likely, logits, strict=True)])
-    edges.count(made, wanted)
-    for raw, repaired, reference in zip(likely, made.cpu(), wanted.cpu(), strict=True):
-        running.add("raw_validity", float(is_acyclic(raw)))
+    raw = likely.cpu().numpy()
+    made = np.stack([repair(graph, odds) for graph, odds in zip(raw, logits.cpu().numpy(), strict=True)])
+    edges.count(torch.from_numpy(made).to(wanted.device), wanted)
+    for graph, repaired, reference in zip(raw, made, wanted.cpu().numpy(), strict=True):
+        running.add("raw_validity", float(is_acyclic(graph)))
         running.add("decoded_validity", float(is_acyclic(repaired)))
-        count_exact(_as_workflow(repaired), _as_workflow(reference), running)
+        count_exact(_as_workflow(torch.from_numpy(repaired)), _as_workflow(torch.from_numpy(reference)), running)
 
 
 def count_exact(made: Workflow | None, wanted: Workflow, running: RunningMean) -> None:

@@ -86,15 +86,15 @@ def test_texts_are_searched_together_as_alone(planner):
 
 
 def test_of_the_steps_offered_the_likeliest_continuations_stay():
-    beams = Beams.begin(1, 2, torch.zeros(1, 1, 3))
-    steps = torch.tensor([[[[0, 0], [1, 1], [2, 2]]]])
-    assert beams.extend(torch.tensor([[[-1.0, -3.0, -2.0]]]), steps).tolist() == [[0, 0]]
+    beams = Beams.begin(1, 2, 3, torch.zeros(1, 1, 3))
+    steps = torch.tensor([[[[0, 0], [1, 1], [2, 2]]] * 2])
+    beams, origin = beams.extend(torch.tensor([[[-1.0, -3.0, -2.0]] * 2]), steps)
+    assert origin.tolist() == [[0, 0]]
     assert beams.spans[0, :, 0, 0].tolist() == [0, 2]
-    beams.stop(torch.tensor([[-2.0, -0.5]]), torch.tensor([[-0.1, -1.0]]))
+    beams = beams.stop(torch.tensor([[-2.0, -0.5]]), torch.tensor([[-0.1, -1.0]]))
     assert not beams.settled, "-1.1 can still become a plan likelier than -2.5"
-    beams.stop(torch.tensor([[-0.2, -9.0]]), torch.tensor([[-5.0, -5.0]]))
+    beams = beams.stop(torch.tensor([[-0.2, -9.0]]), torch.tensor([[-5.0, -5.0]]))
     assert beams.settled
-    logp, lengths, spans = beams.whole()
-    torch.testing.assert_close(logp, torch.tensor([[-1.3, -2.5]]))
-    assert lengths.tolist() == [[1, 1]]
-    assert spans[0, :, 0, 0].tolist() == [0, 2]
+    torch.testing.assert_close(beams.whole_logp, torch.tensor([[-1.3, -2.5]]))
+    assert beams.whole_lengths.tolist() == [[1, 1]]
+    assert beams.whole_spans[0, :, 0, 0].tolist() == [0, 2]

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 
 from orchestai.config import PlannerConfig
 from orchestai.errors import UserError
-from orchestai.planner.slots.dag import is_acyclic
 from orchestai.planner.slots.decisions import Chooser, SlotLayout
 from orchestai.planner.slots.encoders.encoder import TextEncoder
+from orchestai.planner.slots.finish import is_acyclic
 from orchestai.planner.slots.layers import _kept_angles
 from orchestai.planner.slots.model import PlannerModel, card_features
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER, token_spans
@@ -155,7 +155,7 @@ def test_every_sampled_plan_is_a_workflow_of_the_instructions_own_words(planner)
     for one, plan in zip(tasks, plans, strict=True):
         assert plan.workflow is not None
         sound = not plan.workflow.repeats() and all(subtask.instruction for subtask in plan.workflow.subtasks)
-        assert plan.raw_valid == (sound and is_acyclic(plan.decisions.edges))
+        assert plan.raw_valid == (sound and is_acyclic(plan.decisions.edges.numpy()))
         if plan.raw_valid:
             assert plan.workflow.adjacency() == plan.decisions.edges.int().tolist()
         for subtask in plan.workflow.subtasks:

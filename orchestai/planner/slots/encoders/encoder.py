@@ -206,7 +206,9 @@ class _MiniLM:
         self._graph = OnnxGraph(MINILM_FOLDER / "graph.onnx", read_weights(weights))
 
     def read(self, ids: NDArray[np.int64], layers: Sequence[int]) -> list[NDArray[np.float32]]:
-        return self._graph.run([f"layer_{layer}" for layer in layers], ids=ids)
+        names = [f"layer_{layer}" for layer in layers]
+        read = self._graph.run({"ids": ids}, list(dict.fromkeys(names)))
+        return [read[name] for name in names]
 
 
 @cache

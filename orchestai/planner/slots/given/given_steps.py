@@ -66,4 +66,4 @@ class GivenSteps:
         asked = given_decisions(targets, offsets, len(config.task_types), len(planner.cards), config.max_fallbacks)
         structure = Structure(asked.lengths, asked.spans, best_expected_edges(logits, asked.steps))
         batch = planner.choose_workers(instructions, texts, structure)
-        return [replace(plan, decisions=None) for plan in planner.finish(instructions, texts, batch, logits)]
+        return [replace(plan, decisions=None) for plan in planner.finish(texts, batch, logits)]

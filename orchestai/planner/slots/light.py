@@ -1,0 +1,91 @@
+"""The slot planner without torch: its modules, exported as graphs by `scripts/export_onnx.py`, in ONNX Runtime."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestai.config import PlannerConfig
+from orchestai.planner.base import Plan
+from orchestai.planner.base_files import SHAPES, SHIPPED_FOLDER
+from orchestai.planner.onnx_graph import OnnxGraph
+from orchestai.planner.slots.decoding_rules import word_edges
+from orchestai.planner.slots.encoders.encoder import EncodedText, UnreadableTextError, open_configured
+from orchestai.planner.slots.finish import by_the_rules, finish_plan, rank_by_cards, step_words
+from orchestai.tasks.task import Task
+from orchestai.workers.base import WorkerCard
+
+GRAPHS = SHIPPED_FOLDER / "graphs"
+LEAST_TOKENS = 8
+"""Of a text as the graphs take it; a shorter one is padded."""
+
+
+def has_graphs(config: PlannerConfig) -> bool:
+    """Whether graphs are shipped for planners of this configuration."""
+    shapes = json.loads((GRAPHS / "graphs.json").read_text())["planner"]
+    return config.model_dump(mode="json", include=set(SHAPES)) == shapes
+
+
+class LightPlanner:
+    """Plans as `PlannerModel` does, one instruction at a time, and cannot be trained.
+
+    Args:
+        weights: of `PlannerModel`, by their names.
+    """
+
+    def __init__(self, config: PlannerConfig, cards: Sequence[WorkerCard], weights: Mapping[str, NDArray[Any]]) -> None:
+        self.config = config
+        self.cards = tuple(cards)
+        self.encoder = open_configured(config)
+        wanted = json.loads((GRAPHS / "graphs.json").read_text())["weights"]
+        self._read, self._step, self._end = (
+            OnnxGraph(GRAPHS / f"{name}.onnx", {weight: weights[weight] for weight in wanted[name]})
+            for name in ("read", "step", "end")
+        )
+
+    def plan(self, tasks: Sequence[Task]) -> list[Plan]:
+        """Plan greedily. A task that cannot be read gets a plan without a workflow."""
+        return [by_the_rules(task, self.plan_instruction(task.instruction)) for task in tasks]
+
+    def plan_instruction(self, instruction: str) -> Plan:
+        """`plan` for a bare instruction, without the rules that depend on what it is planned for."""
+        try:
+            text = self.encoder.encode(instruction)
+        except UnreadableTextError as error:
+            return Plan(workflow=None, raw_valid=False, error=str(error))
+        found = self._search(text)
+        n, confidence = int(found["length"]), float(found["confidence"])
+        spans = found["spans"][:n]
+        words = [step_words(instruction, text.offsets, span) for span in spans]
+        workers = self._by_cards(words)
+        plan = finish_plan(text, spans, found["likely"][:n, :n], found["odds"][:n, :n], [""] * n, workers)
+        return replace(plan, confidence=None if math.isnan(confidence) else confidence)
+
+    def _search(self, text: EncodedText) -> dict[str, NDArray[Any]]:
+        """Outputs of the graph `end`."""
+        arrays = {
+            "features": text.features.astype(np.float32),
+            "meanings": text.meanings.astype(np.float32),
+            "mask": np.ones(len(text), bool),
+            "edges": word_edges(text.text, text.offsets),
+        }
+        missing = max(0, LEAST_TOKENS - len(text))
+        padded = {name: np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1)) for name, array in arrays.items()}
+        state = self._read.run(padded)
+        for _ in range(self.config.max_subtasks):
+            step = self._step.run(state)
+            state |= {name.replace("next.", "search."): value for name, value in step.items()}
+            if state["search.beams.settled"].all():
+                break
+        return self._end.run(state | {"ids": text.ids})
+
+    def _by_cards(self, steps: Sequence[str]) -> list[list[str]]:
+        """The workers whose cards say most nearly what the steps' words do, and fallbacks."""
+        ranks = rank_by_cards(self.encoder.sentences(steps), self.encoder.sentences([card.text for card in self.cards]))
+        return [[self.cards[w].name for w in row[: 1 + self.config.max_fallbacks]] for row in ranks]
