@@ -7,8 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+
 from orchestai.config.planner import NOTHING, PlannerConfig
 from orchestai.errors import UserError
+from orchestai.planner.onnx_graph import read_weights
 
 SHIPPED = "shipped"
 WEIGHTS, CARD = "base.safetensors", "base.json"
@@ -65,6 +69,24 @@ def check_base(config: PlannerConfig, encoder_fingerprint: str) -> None:
         raise UserError(
             f"planner.base: {base}: made for the encoder {card['planner']['encoder']!r} with other weights than here"
         )
+
+
+def read_base(base: str) -> dict[str, NDArray[Any]]:
+    """The weights of a base planner, by their names in `PlannerModel`.
+
+    Raises:
+        UserError: they cannot be read.
+    """
+    path = base_folder(base) / WEIGHTS
+    try:
+        return read_weights(path)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"planner.base: {path}: not readable ({error}); install again, or train one") from None
+
+
+def other_version_of(base: str) -> UserError:
+    """That a base planner's weights are not those of this program's planner."""
+    return UserError(f"planner.base: {base_folder(base) / WEIGHTS}: of another version of this program; train it again")
 
 
 def digest_of(base: str) -> str:

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 
-from orchestai.errors import UserError
-from orchestai.planner.base_files import CARD, SHAPES, WEIGHTS, base_folder, check_base, digest_of
+from orchestai.planner.base_files import CARD, SHAPES, WEIGHTS, check_base, digest_of, other_version_of, read_base
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import artifacts
 
@@ -27,16 +25,11 @@ def begin_with_base(planner: PlannerModel) -> None:
     """
     base = planner.config.base
     check_base(planner.config, planner.encoder.fingerprint)
-    path = base_folder(base) / WEIGHTS
-    try:
-        weights = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"planner.base: {path}: not readable ({error}); install again, or train one") from None
+    weights = read_base(base)
     wanted = {key for key in planner.state_dict() if key.startswith(_PARTS) and not key.endswith("_extra_state")}
     if weights.keys() != wanted:
-        raise UserError(f"planner.base: {path}: of another version of this program; train it again")
-    state = {key: value.float() if value.dtype == torch.bfloat16 else value for key, value in weights.items()}
-    planner.load_state_dict(state, strict=False)
+        raise other_version_of(base)
+    planner.load_state_dict({key: torch.from_numpy(value) for key, value in weights.items()}, strict=False)
     planner.base = digest_of(base)
 
 

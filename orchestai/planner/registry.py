@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from orchestai.config import BASE, PlannerConfig, WorkersConfig
 from orchestai.config.planner import NOTHING
@@ -18,7 +17,7 @@ from orchestai.planner.baselines.random import RandomPlanner
 from orchestai.planner.baselines.reference import ReferencePlanner, WholePlanner, needs_decomposer
 from orchestai.planner.checkpoint_files import is_checkpoint
 from orchestai.tasks.task import Task
-from orchestai.workers.pool import WorkerPool
+from orchestai.workers.pool import WorkerPool, worker_cards
 from orchestai.workers.prices import planner_prices
 
 NAMES = "reference, random, heuristic, llm, base, reference:WORKER, whole:WORKER or the path of a checkpoint"
@@ -73,9 +72,7 @@ def _single(name: str, settings: PlannerConfig, workers: WorkersConfig, pool: Wo
         prices = planner_prices(workers)
         return FewShotPlanner(pool.generator(workers.planner_model), pool.cards, settings, prices)
     if is_checkpoint(name):
-        from orchestai.planner.checkpoint import open_checkpoint
-
-        return open_checkpoint(Path(name), settings, workers)
+        return open_to_plan(name, settings, workers)
     raise UserError(f"--planner {name}: neither a checkpoint nor one of {NAMES}")
 
 
@@ -102,3 +99,18 @@ def _decomposer(
 
 def _mixed(seed: int, repetition: int) -> int:
     return seed * 1_000_003 + repetition
+
+
+def open_to_plan(name: str, settings: PlannerConfig, workers: WorkersConfig) -> Planner:
+    """The planner of a checkpoint, to plan and not to train; the base planner does without torch.
+
+    Raises:
+        UserError: as `open_checkpoint`, or `open_light_base`.
+    """
+    if name == BASE and settings.kind == "heads":
+        from orchestai.planner.slots.light import open_light_base
+
+        return open_light_base(settings, worker_cards(workers))
+    from orchestai.planner.checkpoint import open_checkpoint
+
+    return open_checkpoint(name, settings, workers)

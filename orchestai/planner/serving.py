@@ -109,7 +109,7 @@ class ServedPlanner:
 
 def import_planner(checkpoint: str | None) -> None:
     """Import what a checkpoint needs, which takes seconds, beside whatever else is being opened."""
-    if checkpoint is not None and is_checkpoint(checkpoint):
+    if checkpoint not in (None, BASE) and is_checkpoint(checkpoint):
         _import_without_collecting("orchestai.planner.checkpoint")
 
 
@@ -175,7 +175,7 @@ def _base_planner(settings: PlannerConfig, workers: WorkersConfig, pool: WorkerP
     order = workers.cascade or _by_price(pool)
 
     def load() -> Planner:
-        _import_without_collecting("orchestai.planner.checkpoint")
+        _import_without_collecting("orchestai.planner.slots.light")
         loaded = planner_for(BASE, settings, workers, pool, 0)(0)
         return FallbackPlanner({BASE: loaded, **open_fallbacks(BASE, settings, workers, pool)}, settings.min_confidence)
 

@@ -42,10 +42,10 @@ def make_plan(config: Config, instruction: str, checkpoint: Path | str) -> Plan:
     Raises:
         UserError: there is no planner, or nothing is asked of it.
     """
-    from orchestai.planner.checkpoint import open_checkpoint
+    from orchestai.planner.registry import open_to_plan
     from orchestai.tasks.asked_task import asked_task
 
-    planner = open_checkpoint(checkpoint, config.planner, config.workers)
+    planner = open_to_plan(str(checkpoint), config.planner, config.workers)
     return planner.plan([asked_task(instruction, None, config.tasks)])[0]
 
 

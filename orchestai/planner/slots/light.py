@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from orchestai.config import PlannerConfig
 from orchestai.planner.base import Plan
-from orchestai.planner.base_files import SHAPES, SHIPPED_FOLDER
+from orchestai.planner.base_files import SHAPES, SHIPPED_FOLDER, check_base, other_version_of, read_base
 from orchestai.planner.onnx_graph import OnnxGraph
 from orchestai.planner.slots.decoding_rules import word_edges
 from orchestai.planner.slots.encoders.encoder import EncodedText, UnreadableTextError, open_configured
@@ -30,6 +30,19 @@ def has_graphs(config: PlannerConfig) -> bool:
     """Whether graphs are shipped for planners of this configuration."""
     shapes = json.loads((GRAPHS / "graphs.json").read_text())["planner"]
     return config.model_dump(mode="json", include=set(SHAPES)) == shapes
+
+
+def open_light_base(config: PlannerConfig, cards: Sequence[WorkerCard]) -> LightPlanner:
+    """The base planner of `planner.base`, which knows the cards alone of its pool.
+
+    Raises:
+        UserError: as `check_base`, or it is damaged.
+    """
+    check_base(config, open_configured(config).fingerprint)
+    try:
+        return LightPlanner(config, cards, read_base(config.base))
+    except KeyError:
+        raise other_version_of(config.base) from None
 
 
 class LightPlanner:

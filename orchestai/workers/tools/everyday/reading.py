@@ -12,7 +12,10 @@ from orchestai.workers.base import WorkerCard, WorkerError
 from orchestai.workers.tools.everyday.language import Language
 
 ASIDE = "\ue000"
-QUOTED = r"\"[^\"]*\"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»|»[^«»]*«|‚[^‚‘’]*[‘’]|‘[^‘’]*’|(?<!\w)'[^'\n]*(?:'\w[^'\n]*){0,9}'(?!\w)"
+QUOTED = (
+    r"\"[^\"]*\"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»|»[^«»]*«|‚[^‚‘’]*[‘’]|‘[^‘’]*’|"
+    r"(?<!\w)'[^'\n]*(?:'\w[^'\n]*){0,9}'(?!\w)"
+)
 
 
 class Reading(Transformer[Token, Any]):

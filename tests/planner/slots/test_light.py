@@ -1,0 +1,41 @@
+"""The base planner in ONNX Runtime plans as it does in torch, which the light core has not."""
+
+import subprocess
+import sys
+from itertools import islice
+
+import pytest
+
+from orchestai.config import Config
+from orchestai.planner.checkpoint import load_planner
+from orchestai.planner.slots.light import open_light_base
+from orchestai.tasks.instructions.suite import held_out_instructions
+from orchestai.workers.pool import worker_cards
+
+POOL = {
+    "texts": {"kind": "tool", "tool": "texts", "card": "Changes texts: reverses words, counts letters."},
+    "sums": {"kind": "tool", "tool": "calculator", "card": "Works out sums and products of numbers."},
+}
+TEXTS = ["Hi", "Übersetze das, bitte 😀", "Sort the list. " * 80, "1. add 10\n2. triple it\n3. say `a; b`"]
+
+
+def test_both_give_the_same_plans_and_chances() -> None:
+    config = Config(workers={"pool": POOL})
+    light = open_light_base(config.planner, worker_cards(config.workers))
+    heavy = load_planner("base", config.planner, config.workers)
+    texts = [*TEXTS, *(one.instruction for one in islice(held_out_instructions(), 24))]
+    for text, plan in zip(texts, heavy.plan_instructions(texts), strict=True):
+        same = light.plan_instruction(text)
+        assert same.workflow == plan.workflow
+        assert same.raw_valid == plan.raw_valid
+        assert same.confidence == pytest.approx(plan.confidence, abs=1e-3)
+
+
+def test_planning_imports_no_torch() -> None:
+    script = (
+        "import sys; from orchestai.config import PlannerConfig; from orchestai.planner.slots.light import "
+        "open_light_base; print(len(open_light_base(PlannerConfig(), ()).plan_instruction('sort it, then count it')"
+        ".workflow.subtasks)); assert not {'torch', 'transformers'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "2\n", done.stderr
