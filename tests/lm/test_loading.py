@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,8 +72,8 @@ def test_weights_of_4_bits_are_few_and_frozen(tmp_path: Path) -> None:
 
 
 def test_4_bits_without_their_package_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"model\.load_in_4bit: bitsandbytes is not installed"):
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    with pytest.raises(UserError, match=r"bitsandbytes is not installed; run: pip install 'orchestai\[gpu\]'"):
         loading.read_model(str(tmp_path), AgentModelConfig(load_in_4bit=True, lora=LoraConfig()), AGENTS)
 
 
