@@ -71,7 +71,7 @@ def models(url: str, *names: str, **more: Any) -> dict[str, Any]:
 
 
 def settings(workers: dict[str, Any], cascade: Sequence[str] = (), **sections: Any) -> Config:
-    """A configuration whose answers are texts, and which asks its cascade; its database is thrown away with the process."""
+    """A configuration whose answers are texts of its cascade; its database is thrown away with the process."""
     serving = {"database": f"sqlite:///{tempfile.mkdtemp()}/served.db", **sections.pop("serving", {})}
     return Config(
         workers={"cascade": cascade, "cache_dir": None, **workers},
