@@ -14,7 +14,6 @@ from orchestai.cli import app
 from orchestai.errors import UserError
 
 CONFIG = """
-planner: {base: none, d_model: 32, num_layers: 1, num_heads: 2}
 workers:
   pool:
     search: {kind: tool, tool: stdlib_search, card: finds a library function by example, price_per_call_usd: 2.0e-6}
@@ -23,7 +22,7 @@ workers:
   cache_dir: null
 tasks: {suite: composition, path: %s}
 training:
-  phase1_supervised: {num_epochs: 2, batch_size: 8, train_data_size: 40, synthetic_augmentations: 8}
+  phase1_supervised: {num_epochs: 2, train_data_size: 40, synthetic_augmentations: 8}
   phase2_rl: {num_episodes: 8, tasks_per_update: 4, num_generations: 3, eval_tasks: 4, eval_every: 1}
 """
 

@@ -47,8 +47,8 @@ from orchestai.training.supervised.mixture_sampling import draw
 from orchestai.training.supervised.run import RunState, Setup, split_examples
 from orchestai.workers.pool import worker_cards
 
-_STEPS = 256
-"""Steps of plans in a batch of those that a pool is learned from."""
+_LEAST, _MOST, _BATCHES = 8, 256, 32
+"""Steps of plans in a batch of those that a pool is learned from; within these, an epoch has so many batches."""
 
 
 def begin(setup: Setup) -> RunState:
@@ -282,14 +282,15 @@ class PoolImitation(Epochs):
             )
         self._learned = [parameter for parameter in planner.selector.parameters() if parameter.requires_grad]
         optimizer = open_optimizer([{"params": self._learned, "lr": settings.learning_rate}], settings)
-        super().__init__(optimizer, settings, -(-len(self.train) // _STEPS))
+        self._size = min(_MOST, max(_LEAST, len(self.train) // _BATCHES))
+        super().__init__(optimizer, settings, -(-len(self.train) // self._size))
 
     def batches(self, epoch: int) -> Iterator[list[int]]:
         order = torch.randperm(
             len(self.train), generator=torch.Generator().manual_seed(self.settings.seed * 1000 + epoch)
         )
-        for first in range(0, len(self.train), _STEPS):
-            yield order[first : first + _STEPS].tolist()
+        for first in range(0, len(self.train), self._size):
+            yield order[first : first + self._size].tolist()
 
     def step(self, rows: list[int]) -> dict[str, float]:
         self.planner.train()
@@ -311,8 +312,8 @@ class PoolImitation(Epochs):
         """Losses, and accuracies of types, workers and fallbacks, on the steps held out."""
         running = RunningMean()
         self.planner.eval()
-        for first in range(0, len(self.validation), _STEPS):
-            rows = list(range(first, min(first + _STEPS, len(self.validation))))
+        for first in range(0, len(self.validation), _MOST):
+            rows = list(range(first, min(first + _MOST, len(self.validation))))
             wanted, losses = self._losses(self.validation, rows)
             for name, (logits, target) in wanted.items():
                 known = target != IGNORE
