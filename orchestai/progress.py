@@ -145,7 +145,7 @@ _run: ContextVar[RunProgress | None] = ContextVar("run", default=None)
 
 
 class LoggedProgress(Progress):
-    """Bars on a terminal or in a notebook; elsewhere, where bars are shown at their end only, a line soon and one a minute.
+    """Bars on a terminal or in a notebook; elsewhere, where bars are shown at their end only, a line now and then.
 
     Within a run of several parts, that run says the lines.
     """
