@@ -98,14 +98,17 @@ def commands_in(folder: Path, port: int) -> dict[str, list[str]]:
     }
 
 
-def measure(command: list[str], said: int, ready: Callable[[], bool] | None = None) -> Measured:
+def measure(
+    command: list[str], said: int, ready: Callable[[], bool] | None = None, folder: Path | None = None
+) -> Measured:
     """Run a command, to its end or until it is ready.
 
     Args:
         said: file that takes its output.
+        folder: that it works in; by default the present one.
     """
     began, peak, cpu_s = time.monotonic(), 0, dict[int, float]()
-    process = psutil.Popen(command, stdout=said, stderr=subprocess.STDOUT)
+    process = psutil.Popen(command, stdout=said, stderr=subprocess.STDOUT, cwd=folder)
     while process.poll() is None and not (ready is not None and ready()):
         resident = 0
         for one in (process, *_descendants(process)):

@@ -137,8 +137,11 @@ class Dates(Reading):
         return self._counted(start, self._today, period)
 
     def between(self, period: Token, one: Day, other: Day) -> str:
-        start = self._next(one)
-        end = other if isinstance(other, date) else _first_from(other, start)
+        if isinstance(other, date) and not isinstance(one, date):
+            start, end = _nearest(one, other, -1), other
+        else:
+            start = self._next(one)
+            end = other if isinstance(other, date) else _nearest(other, start)
         return self._counted(min(start, end), max(start, end), period)
 
     def between_years(self, period: Token, one: Token, other: Token) -> str:
@@ -174,12 +177,10 @@ class Dates(Reading):
 
     # How days are found and written
     def _next(self, day: Day) -> date:
-        return day if isinstance(day, date) else _first_from(day, self._today)
+        return day if isinstance(day, date) else _nearest(day, self._today)
 
     def _last(self, day: Day) -> date:
-        if isinstance(day, date):
-            return day
-        return next(found for year in (0, 1) if (found := day(self._today.year - year)) <= self._today)
+        return day if isinstance(day, date) else _nearest(day, self._today, -1)
 
     def in_days(self) -> Token:
         return Token("PERIOD", next(iter(self._language.spellings["PERIOD"])))
@@ -229,11 +230,11 @@ def _yearly(month: int, day: int, year: int | None = None) -> Day:
     return lambda year: _day(year, month, day)
 
 
-def _first_from(day: Yearly, start: date) -> date:
-    """Its first occurrence from a day on; of 29 February, in the years that have it."""
-    for year in range(start.year, start.year + 9):
+def _nearest(day: Yearly, start: date, step: int = 1) -> date:
+    """Its first occurrence from a day on, or its last one until then (-1); of 29 February, in years that have it."""
+    for year in range(start.year, start.year + 9 * step, step):
         if (month_day := day(2000)).month == 2 and month_day.day == 29 and not calendar.isleap(year):
             continue
-        if (found := day(year)) >= start:
+        if (found := day(year)) == start or (found > start) == (step > 0):
             return found
     raise WorkerError("the calendar does not go so far")
