@@ -26,7 +26,7 @@ from orchestai.training.calibration import Judged, calibrate, judge_plans
 from orchestai.training.supervised.run import BEST, LAST
 from orchestai.training.supervised.train import train
 
-SETTINGS: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-3, "lr_schedule": "linear", "num_epochs": 3}
+SETTINGS: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-3, "lr_schedule": "linear", "num_epochs": 4}
 """Of `training.phase1_supervised`, for the base planner."""
 _ORIGIN = {
     "composition": "generated from a grammar by this program; variations exchange steps",
@@ -34,7 +34,7 @@ _ORIGIN = {
     "exchange phrases and what is said around them",
 }
 _COMPOSITION = "composition"
-_VARIED, _EXCHANGED = 2000, 4000
+_VARIED, _EXCHANGED = 5000, 4000
 """Variations of compositions, and of synthetic instructions."""
 
 
