@@ -18,7 +18,9 @@ from orchestai.evaluation.tables.routing_metrics import (
 )
 
 COST, QUALITY = np.array([1.0, 2.0, 3.0]), np.array([0.4, 0.7, 0.8])
-POINTS = st.lists(st.tuples(st.floats(0, 9), st.floats(0, 1)), min_size=1, max_size=20)
+POINTS = st.lists(
+    st.tuples(st.floats(0, 9, allow_subnormal=False), st.floats(0, 1, allow_subnormal=False)), min_size=1, max_size=20
+)
 
 
 def non_decreasing_hull(cost, quality):
