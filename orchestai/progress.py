@@ -145,12 +145,12 @@ _run: ContextVar[RunProgress | None] = ContextVar("run", default=None)
 
 
 class LoggedProgress(Progress):
-    """Bars on a terminal or in a notebook; elsewhere, where bars are shown at their end only, a line now and then.
+    """Bars on a terminal or in a notebook; elsewhere, where bars are shown at their end only, also a line a minute.
 
     Within a run of several parts, that run says the lines.
     """
 
-    _due_s: float | None = None
+    _logged: float | None = None
 
     def add_task(self, description: str, *args: Any, **settings: Any) -> TaskID:
         line = super().add_task(description, *args, **settings)
@@ -171,10 +171,10 @@ class LoggedProgress(Progress):
         if self.disable or self.console.is_interactive or self.console.is_jupyter or _run.get() is not None:
             return
         now = self.get_time()
-        if self._due_s is None:
-            self._due_s = now + _FIRST_S
-        elif now >= self._due_s:
-            self._due_s = now + EVERY_S
+        if self._logged is None:
+            self._logged = now
+        elif now - self._logged >= EVERY_S:
+            self._logged = now
             self.console.print(self.make_tasks_table(self.tasks))
 
 
