@@ -161,7 +161,7 @@ def test_a_known_culprit_clears_the_others() -> None:
 
 
 def trial(worker: str, kind: str, value: float, words: str = "", first: bool = True) -> Trial:
-    return Trial(worker, kind, words, first, right=0.0, value=value)
+    return Trial(worker, kind, words, first, value)
 
 
 def asked(assignment, *subtasks: tuple[str, str]) -> list[tuple[str, ...]]:
