@@ -27,8 +27,8 @@ from rich.progress import track
 from rich.table import Table
 
 from orchestai.outcome import Unscorable
-from orchestai.rewards.unit_tests import isolation
-from orchestai.sandbox import Isolation, Limits, Program, Report, Sandbox
+from orchestai.rewards import unit_tests
+from orchestai.sandbox import Isolation, Limits, Report, Sandbox
 from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task
@@ -45,9 +45,7 @@ def main() -> None:
     parser.add_argument("--suite", required=True, choices=("humaneval", "mbpp", "bigcodebench"))
     parser.add_argument("--data", help="the suite's file, instead of its default source")
     parser.add_argument("--libraries", choices=sorted(LIBRARIES))
-    parser.add_argument(
-        "--isolation", choices=("split", "shared", "in_process"), help="instead of what the suite wants"
-    )
+    parser.add_argument("--isolation", choices=("sealed", "open"), help="instead of what the suite wants")
     parser.add_argument("--tasks", nargs="+", metavar="ID", help="only these")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--wall_s", type=float, default=180.0)
@@ -107,9 +105,8 @@ async def judge(sandbox: Sandbox, tasks: list[Task], wanted: Isolation | None) -
     """Reports by task id; `wanted` takes the place of the tasks' own isolation."""
     reports = {}
     for task in track(tasks, "canonical", console=console):
-        chosen = wanted or await isolation(sandbox, task)
-        program = Program(task.canonical_program, task.test, task.entry_point, chosen)
-        reports[task.task_id] = await sandbox.arun(program)
+        chosen = task.model_copy(update={"isolation": wanted}) if wanted else task
+        reports[task.task_id] = await unit_tests.judge(sandbox, chosen, task.canonical_program)
     return reports
 
 
@@ -117,6 +114,9 @@ def count(reports: list[Report]) -> dict[str, int]:
     return {
         "tasks": len(reports),
         "all_passed": sum(report.success for report in reports),
+        "sealed": sum(report.success and report.isolation == "sealed" for report in reports),
+        "open": sum(report.success and report.isolation == "open" for report in reports),
+        "left_out": sum(report.status == "refused" for report in reports),
         "unscorable": sum(isinstance(report.outcome(), Unscorable) for report in reports),
         "tests": sum(report.total for report in reports),
         "tests_passed": sum(report.passed for report in reports),

@@ -1,10 +1,10 @@
 """Seconds and memory of the commands on the demo's data, each in a process of its own.
 
-    python benchmarks/commands.py [--folder DIR] [--json FILE] [NAME...]
+    python -m benchmarks.commands [--folder DIR] [--json FILE] [NAME...]
 
 A command reads what those before it wrote, so that a name alone needs a folder in which they ran. `serve` counts until
-it answers. Memory is the highest sum of resident sets over the process and all that it started, looked at five times a
-second; pages that processes share count for each.
+it answers. Memory is the highest sum of proportional set sizes (a page that processes share counts once, in parts) over
+the process and all that it started, looked at five times a second (Linux).
 """
 
 from __future__ import annotations
@@ -110,15 +110,15 @@ def measure(
     began, peak, cpu_s = time.monotonic(), 0, dict[int, float]()
     process = psutil.Popen(command, stdout=said, stderr=subprocess.STDOUT, cwd=folder)
     while process.poll() is None and not (ready is not None and ready()):
-        resident = 0
+        held = 0
         for one in (process, *_descendants(process)):
             try:
                 with one.oneshot():
-                    resident += one.memory_info().rss
+                    held += one.memory_full_info().pss
                     cpu_s[one.pid] = sum(one.cpu_times()[:2])
             except psutil.Error:  # it has ended
                 continue
-        peak = max(peak, resident)
+        peak = max(peak, held)
         time.sleep(_EVERY_S)
     seconds = time.monotonic() - began
     if process.poll() is None:

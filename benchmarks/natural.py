@@ -39,7 +39,7 @@ from benchmarks.natural_tasks import NaturalTask, StepFunctions, assigned_to_its
 from orchestai.config import Config, load_config
 from orchestai.errors import UserError
 from orchestai.evaluation.statistics import bootstrap_mean
-from orchestai.execution.judging import JudgingExecutor
+from orchestai.execution.running_workflow import JudgingExecutor
 from orchestai.execution.runtime import Runtime, open_runtime
 from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import load_planner

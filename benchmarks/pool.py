@@ -19,12 +19,12 @@ from rich.table import Table
 
 from orchestai.config import Config, load_config
 from orchestai.evaluation.systems.oracle import is_right
-from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.request import build_request
+from orchestai.execution.running_workflow import JudgingExecutor
 from orchestai.execution.runtime import open_runtime
 from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
-from orchestai.tasks.composition.operations import OPERATIONS
+from orchestai.tasks.composition.generate import OPERATIONS
 from orchestai.tasks.suites import canonical_steps
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import clean

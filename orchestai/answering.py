@@ -12,22 +12,19 @@ from orchestai.admission import TooLateError
 from orchestai.config import Config, Contract
 from orchestai.degradation import Resilience, in_order, single_worker_plan
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.execution.contract.clock import Clock
-from orchestai.execution.contract.deadline import DeadlineError, require_whole
+from orchestai.execution.contract.deadline import Clock, DeadlineError, require_whole
 from orchestai.execution.contract.ledger import Account, Reservation, pico, usd
 from orchestai.execution.contract.receipt import Receipt
-from orchestai.execution.contract.reserving import reserve_plan, reserve_planning
 from orchestai.execution.contract.run_budget import RunBudget
-from orchestai.execution.contract.trimming import Fitter
+from orchestai.execution.contract.trimming import Fitter, reserve_plan, reserve_planning
 from orchestai.execution.events import AnswerReady, ExecutionEvent, PlanReady
-from orchestai.execution.log import ExecutionLog
-from orchestai.execution.log_queue import LogQueue
+from orchestai.execution.log import ExecutionLog, LogQueue
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import INTERRUPTED, STOPPED, Execution
 from orchestai.execution.running_workflow import Terms
 from orchestai.execution.runtime import Runtime
 from orchestai.planner.base import Plan
-from orchestai.planner.baselines.reference import WholePlanner
+from orchestai.planner.baselines import WholePlanner
 from orchestai.planner.contracted_plan import ContractedPlan, PlanContractor
 from orchestai.planner.planning_queue import PlanningQueue, QueuedTask
 from orchestai.planner.serving import ServedPlanner
@@ -198,7 +195,7 @@ class Answering:
             planned = _planned(plan, contracted, planning, degraded)
             order.listen(planned)
             budget = RunBudget(contract, reservation, fitted.bounds)
-            terms = Terms(budget, clock.deadline, order.listen, order.pieces)
+            terms = Terms(budget, clock.deadline, order.listen, order.pieces, checks_whole=True)
             running = self._runtime.executor.begin(task, fitted.workflow, terms=terms)
             begun = begun.model_copy(
                 update={
@@ -290,7 +287,7 @@ class Answering:
         deadline: float | None,
     ) -> Plan:
         contract = order.contract
-        queued = QueuedTask(order.task, planning.planner.preference(contract))
+        queued = QueuedTask(order.task)
         await reservation.commit(reservation.amount)
         try:
             plan = await planning.plan(queued, deadline)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from orchestai.config import Contract, WorkersConfig
 from orchestai.errors import InfrastructureError
-from orchestai.execution.contract.clock import Clock
+from orchestai.execution.contract.deadline import Clock
 from orchestai.planner.base import Plan
-from orchestai.planner.baselines.reference import WholePlanner
+from orchestai.planner.baselines import WholePlanner
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard
 from orchestai.workers.circuit_breaker import CircuitBreaker

@@ -13,8 +13,9 @@ from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.findings import Finding
 from orchestai.initial_config import unfinished
-from orchestai.sandbox.levels import choose_level, find_namespaces
+from orchestai.sandbox.levels import choose_level, refusal
 from orchestai.sandbox.sandbox import Sandbox
+from orchestai.threads import usable_cores
 from orchestai.workers.pool import WorkerPool
 
 _CACHE_GB = 5
@@ -51,7 +52,7 @@ def _device() -> str:
 
     if torch.cuda.is_available():
         return f"on {torch.cuda.get_device_name()}"
-    return f"on the CPU, {os.cpu_count()} cores"
+    return f"on the CPU, {usable_cores()} cores"
 
 
 def _sandbox(config: Config) -> list[Finding]:
@@ -63,8 +64,8 @@ def _sandbox(config: Config) -> list[Finding]:
         return [Finding("sandbox", False, True, str(error))]
     if level == "namespaces":
         return [Finding("sandbox: programs are isolated by namespaces", True, False)]
-    reason = "sandbox.level=process asks for no more" if config.sandbox.level == "process" else find_namespaces()
-    return [Finding("sandbox: programs are isolated by namespaces", False, False, f"limits alone hold them; {reason}")]
+    reason = refusal() if level == "none" else "limits alone hold them; sandbox.level=process asks for no more"
+    return [Finding("sandbox: programs are isolated by namespaces", False, False, reason)]
 
 
 async def _workers(config: Config) -> list[Finding]:

@@ -24,7 +24,6 @@ FaultKind: TypeAlias = Literal[
     "task",
     "scorer",
     "tool",
-    "stale",
     "internal",
 ]
 """What failed that is neither the planner's nor a worker's fault.
@@ -32,8 +31,7 @@ FaultKind: TypeAlias = Literal[
 An account without money, a key that is refused, a model that is not there; too many requests, no answer in time, no
 connection, a server's own fault, an answer that is none, a request of ours that a server does not take; a generation
 that nobody recorded; memory of this machine, its sandbox, a node of a cluster; a task without usable tests
-or answers, a reward function, a tool that is out of order; an episode drawn too many updates ago;
-and whatever nobody has thought of.
+or answers, a reward function, a tool that is out of order; and whatever nobody has thought of.
 """
 
 LASTING: frozenset[FaultKind] = frozenset({"payment", "authentication", "model"})

@@ -10,7 +10,6 @@ from orchestai.errors import UserError
 EXTRAS = {
     "local": ("torch", "transformers", "gguf"),
     "train": ("accelerate", "datasets", "math_verify", "matplotlib", "peft", "sklearn", "tensorboard"),
-    "constrained": ("xgrammar",),
     "gpu": ("bitsandbytes", "deepspeed", "vllm"),
     "mcp": ("mcp",),
     "otel": ("opentelemetry",),

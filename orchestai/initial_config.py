@@ -19,7 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from orchestai.config import FIRST_POOL, WorkersConfig, read
 from orchestai.config.secrets import refuse_secret_url
-from orchestai.config.written import as_yaml
+from orchestai.config.section import as_yaml
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.findings import Finding
 from orchestai.names import did_you_mean

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeVar
 
 from orchestai import __version__
 from orchestai.admission import Admission, TooLateError
@@ -16,8 +16,7 @@ from orchestai.answering import Answering, Event, Order, RunResult
 from orchestai.config import DEFAULT_CONFIG, FIRST_POOL, Config, Contract, load_config
 from orchestai.degradation import Resilience
 from orchestai.errors import UserError
-from orchestai.execution.contract.clock import Clock
-from orchestai.execution.contract.deadline import DeadlineError
+from orchestai.execution.contract.deadline import Clock, DeadlineError
 from orchestai.execution.contract.ledger import Account, Ledger
 from orchestai.execution.contract.receipt import Receipt
 from orchestai.execution.events import PlanReady
@@ -29,13 +28,11 @@ from orchestai.planner.serving import ServedPlanner, import_planner, open_planne
 from orchestai.storage import artifacts
 from orchestai.tasks.asked_task import AnswerKind, asked_task
 from orchestai.tasks.dialogue import Dialogue
-from orchestai.tasks.task import Task
-from orchestai.threads.background_loop import BackgroundLoop
+from orchestai.threads import BackgroundLoop
 from orchestai.workflow import Workflow
 
 __all__ = ["Event", "Orchestrator", "RunResult", "new_run_id"]
 
-Observer: TypeAlias = Callable[[Task, RunResult], None]
 T = TypeVar("T")
 
 
@@ -82,7 +79,6 @@ class Orchestrator:
         self._other_planners: dict[str, PlanningQueue] = {}
         self._in_work: Admission
         self._answering: Answering
-        self._observers: list[Observer] = []
 
     @classmethod
     def open(
@@ -220,13 +216,9 @@ class Orchestrator:
                 "were in work; allow more time, or raise execution.concurrency"
             ) from None
         try:
-            result = await self._answering.answer(order, planning)
+            return await self._answering.answer(order, planning)
         finally:
             self._in_work.leave()
-        if planner is None and worker is None and workflow is None:
-            for observer in self._observers:
-                observer(task, result)
-        return result
 
     async def load(self) -> None:
         """Load the planner, and start the sandbox, before an instruction needs them: a server is quick from the first.
@@ -257,10 +249,6 @@ class Orchestrator:
         else:
             self._other_planners[name] = PlanningQueue(planner)
 
-    def observe(self, observer: Observer) -> None:
-        """Tell an observer of every run with an answer that the checkpoint's planner plans; it must not take long."""
-        self._observers.append(observer)
-
     async def stream(
         self,
         instruction: str,
@@ -288,7 +276,13 @@ class Orchestrator:
         self, instruction: str, contract: Contract | None = None, *, answer: AnswerKind | None = None
     ) -> RunResult:
         """`run` for programs without an event loop and for notebooks, whose own loop it leaves alone."""
-        return self._in_background(self.run(instruction, contract, answer=answer))
+        work = self.run(instruction, contract, answer=answer)
+        try:
+            background = self._open_in_background()
+        except BaseException:
+            work.close()
+            raise
+        return background.run(work)
 
     async def __aenter__(self) -> Orchestrator:
         if self._runtime is not None:
@@ -353,14 +347,6 @@ class Orchestrator:
                 raise
             self._background = background
         return self._background
-
-    def _in_background(self, work: Coroutine[Any, Any, T]) -> T:
-        try:
-            background = self._open_in_background()
-        except BaseException:
-            work.close()
-            raise
-        return background.run(work)
 
     def _require_open(self) -> Runtime:
         if self._runtime is None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from orchestai.config import Contract, NestedConfig, WorkerConfig, load_config
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.orchestrator import Orchestrator, RunResult
+from orchestai.orchestrator import Orchestrator
 from orchestai.tasks.asked_task import AnswerKind
 from orchestai.workers.base import Answer, Request, Signature, Usage, Worker, WorkerCard, WorkerError, WorstCase
 from orchestai.workers.kinds.worker_kind import BuildContext
@@ -17,6 +17,8 @@ from orchestai.workers.prompting.source import named
 
 _ENTRY_POINT = "task_func"
 """What a program is called that answers an instruction."""
+_MAX_DEPTH = 2
+"""How many orchestrators may ask each other in a row."""
 _depth: ContextVar[int] = ContextVar("depth of orchestrators that ask orchestrators", default=0)
 
 
@@ -24,7 +26,7 @@ class OrchestratorWorker:
     """Answers a request by a run, under a contract that the request's worst case is made of.
 
     So a run of a run is paid for out of what is left of the contract around it. The orchestrator is opened when it is
-    first asked, since a configuration may name itself; `max_depth` ends that.
+    first asked, since a configuration may name itself; `_MAX_DEPTH` ends that.
 
     Args:
         contract: of each run.
@@ -32,7 +34,6 @@ class OrchestratorWorker:
 
     def __init__(self, card: WorkerCard, nested: NestedConfig, orchestrator: Orchestrator, contract: Contract) -> None:
         self.card = card
-        self._max_depth = nested.max_depth
         self._contract = contract
         self._orchestrator = orchestrator
         self._opening = asyncio.Lock()
@@ -43,12 +44,17 @@ class OrchestratorWorker:
 
     async def answer(self, request: Request) -> Answer:
         depth = _depth.get()
-        if depth >= self._max_depth:
-            raise WorkerError(f"{depth} orchestrators have asked each other, which is max_depth={self._max_depth}")
+        if depth >= _MAX_DEPTH:
+            raise WorkerError(f"{depth} orchestrators have asked each other in a row, which is as many as may")
         token = _depth.set(depth + 1)
         try:
-            await self._open()
-            instruction = _instruction(request)
+            async with self._opening:
+                if not self._is_open:
+                    await self._orchestrator.__aenter__()
+                    self._is_open = True
+            signature = request.signature and Signature(_ENTRY_POINT, request.signature.parameters)
+            words = Chat().prompt(replace(request, role="", signature=signature)).messages[-1][1]
+            instruction = f"{request.role}\n\n{words}" if request.role else words
             kind: AnswerKind = "text" if request.signature is None else "program"
             try:
                 result = await self._orchestrator.run(instruction, self._contract, answer=kind)
@@ -56,7 +62,15 @@ class OrchestratorWorker:
                 raise WorkerError(str(error)) from error
         finally:
             _depth.reset(token)
-        usage = _usage(result)
+        attempts = [attempt for node in result.execution.results for attempt in node.attempts]
+        usage = Usage(
+            requests=1,
+            prompt_tokens=sum(attempt.prompt_tokens for attempt in attempts),
+            completion_tokens=sum(attempt.completion_tokens for attempt in attempts),
+            cost_usd=result.receipt.spent_usd,
+            latency_ms=result.receipt.wall_ms,
+            estimated=any(attempt.usage_estimated for attempt in attempts),
+        )
         if result.execution.fault is not None:
             raise InfrastructureError(result.execution.fault.kind, result.execution.fault.reason)
         if result.receipt.status != "complete" or not result.answer:
@@ -80,12 +94,6 @@ class OrchestratorWorker:
                 self._is_open = False
                 await self._orchestrator.__aexit__(None, None, None)
 
-    async def _open(self) -> None:
-        async with self._opening:
-            if not self._is_open:
-                await self._orchestrator.__aenter__()
-                self._is_open = True
-
 
 def build_orchestrator(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker:
     """An orchestrator with a checkpoint and a configuration of its own.
@@ -100,22 +108,3 @@ def build_orchestrator(card: WorkerCard, config: WorkerConfig, context: BuildCon
     worker = OrchestratorWorker(card, nested, orchestrator, contract)
     context.resources.append(worker)
     return worker
-
-
-def _instruction(request: Request) -> str:
-    """The request in the words in which a chat asks for it; a program by the name that programs of runs have."""
-    signature = request.signature and Signature(_ENTRY_POINT, request.signature.parameters)
-    words = Chat().prompt(replace(request, role="", signature=signature)).messages[-1][1]
-    return f"{request.role}\n\n{words}" if request.role else words
-
-
-def _usage(result: RunResult) -> Usage:
-    attempts = [attempt for node in result.execution.results for attempt in node.attempts]
-    return Usage(
-        requests=1,
-        prompt_tokens=sum(attempt.prompt_tokens for attempt in attempts),
-        completion_tokens=sum(attempt.completion_tokens for attempt in attempts),
-        cost_usd=result.receipt.spent_usd,
-        latency_ms=result.receipt.wall_ms,
-        estimated=any(attempt.usage_estimated for attempt in attempts),
-    )

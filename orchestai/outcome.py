@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from orchestai.errors import LASTING, FaultKind, InfrastructureError, UserError
 
@@ -59,6 +60,21 @@ def judged(outcome: Outcome) -> float:
     return outcome.value
 
 
+def reward_number(value: Any) -> float:
+    """A reward as a number, whether it is one of Python's, NumPy's or torch's, a truth value, or a number in a text.
+
+    Raises:
+        UserError: it is none, or not finite.
+    """
+    try:
+        number = float(value.item() if hasattr(value, "item") else value)
+    except (TypeError, ValueError, RuntimeError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"a reward is one finite number, and not {str(value)[:80]!r}")
+    return number
+
+
 class RewardPart(NamedTuple):
     """One of several terms of a reward, which is the sum of their values times their weights."""
 
@@ -102,17 +118,6 @@ class Reward:
         """The weighted sum of its parts."""
         return cls(sum(part.contribution for part in parts.values()), parts, tuple(steps))
 
-    @classmethod
-    def mean(cls, rewards: Sequence[Reward]) -> Reward:
-        """The mean of the rewards of one plan's executions; a step failed where it did in any."""
-        parts = {
-            name: RewardPart(_mean([reward.parts[name].value for reward in rewards]), weight)
-            for name, (_, weight) in rewards[0].parts.items()
-        }
-        steps = zip(*(reward.steps for reward in rewards), strict=True)
-        together = (StepReward(_mean([s.earned for s in same]), any(s.failed for s in same)) for same in steps)
-        return cls(_mean([reward.total for reward in rewards]), parts, tuple(together))
-
     @property
     def figures(self) -> dict[str, float]:
         """The parts for reports, as `reward_NAME`."""
@@ -122,10 +127,6 @@ class Reward:
     def contributions(self) -> dict[str, float]:
         """Likewise, each times its weight, so that they add up to the total."""
         return {f"reward_{name}": part.contribution for name, part in self.parts.items()}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 _TELLING = 20

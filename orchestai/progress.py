@@ -29,6 +29,8 @@ _FIRST_S, _NEXT_S = 8.0, 15.0
 """Seconds after which a run of several parts says how far it is where nobody watches, and then again."""
 _USUAL_S = 5.0
 """Seconds for which a machine counts as having worked as fast as was expected, before it is seen how fast it is."""
+_SETUP = 0.2
+"""Most of a part's time that it may take before anything of it is counted."""
 
 
 class Estimate:
@@ -42,6 +44,7 @@ class Estimate:
         self._expected = dict(expected)
         self._part = ""
         self._share = 0.0
+        self._setup_s = 0.0
         self._done_s = 0.0
 
     def begin(self, part: str) -> None:
@@ -52,14 +55,18 @@ class Estimate:
     def end(self) -> None:
         """The present part is done."""
         self._done_s += self._expected.pop(self._part, 0.0)
-        self._part, self._share = "", 0.0
+        self._part, self._share, self._setup_s = "", 0.0, 0.0
 
     def skip(self, part: str, share: float = 1.0) -> None:
         """A part, or a share of it, was done by an earlier run."""
         self._expected[part] *= 1 - share
 
+    def wait(self, seconds: float) -> None:
+        """So long the present part has worked, and counted nothing yet."""
+        self._setup_s = min(seconds, _SETUP * self._expected.get(self._part, 0.0))
+
     def advance(self, share: float) -> None:
-        """So much of the present part is done, in [0, 1]."""
+        """So much is done, in [0, 1], of what the present part counts."""
         self._share = share
 
     def seconds_left(self, spent_s: float) -> float:
@@ -68,7 +75,8 @@ class Estimate:
         Args:
             spent_s: since the first began.
         """
-        done_s = self._done_s + self._share * self._expected.get(self._part, 0.0)
+        counted_s = self._expected.get(self._part, 0.0) - self._setup_s
+        done_s = self._done_s + self._setup_s + self._share * counted_s
         left_s = self._done_s + sum(self._expected.values()) - done_s
         return left_s * (spent_s + _USUAL_S) / (done_s + _USUAL_S)
 
@@ -88,7 +96,7 @@ class RunProgress:
         self._parts = list(expected)
         self._estimate = Estimate(expected)
         self._began = time.monotonic()
-        self._part = ""
+        self._part, self._part_began = "", self._began
         self._bars: LoggedProgress | None = None
         self._live = Live(
             console=console, get_renderable=lambda: Text(self.line()), refresh_per_second=2, transient=True
@@ -110,7 +118,7 @@ class RunProgress:
 
     def begin(self, part: str) -> None:
         """A part begins."""
-        self._part, self._bars = part, None
+        self._part, self._bars, self._part_began = part, None, time.monotonic()
         self._estimate.begin(part)
 
     def skip(self, part: str) -> None:
@@ -126,9 +134,13 @@ class RunProgress:
         """How far the part and the run are, and how long the run probably still takes."""
         said = f"{self._title}: {self._part or 'beginning'}"
         bar = self._bars.tasks[-1] if self._bars is not None else None
+        share = 0.0
         if bar is not None and bar.total:
-            self._estimate.advance((bar.completed / bar.total - self._before) / max(1 - self._before, 1e-9))
+            share = (bar.completed / bar.total - self._before) / max(1 - self._before, 1e-9)
+            self._estimate.advance(share)
             said += f" {bar.completed:g}/{bar.total:g} {bar.fields.get('status', '')}".rstrip()
+        if share == 0:
+            self._estimate.wait(time.monotonic() - self._part_began)
         spent_s = time.monotonic() - self._began
         number = self._parts.index(self._part) + 1 if self._part else 1
         left = _rough(self._estimate.seconds_left(spent_s))
@@ -191,6 +203,8 @@ def open_progress(
         TimeRemainingColumn(),
         console=console,
         disable=disable,
+        auto_refresh=console is None or console.is_interactive or console.is_jupyter,
+        refresh_per_second=2,
     )
 
 

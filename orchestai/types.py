@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 from orchestai.outcome import Outcome, Reward, Scored, Unscorable
-from orchestai.preference import Preference
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +37,6 @@ class Decisions:
         workers: (n,) int64; indices into the pool of W workers.
         fallbacks: (n, F) int64; indices into the pool, W meaning none (and then none follows).
         edges: (n, n) bool; entry [i, j] says that subtask j depends on subtask i. As chosen, before repair.
-        preference: at which the workers were chosen; None for the configured reward.
     """
 
     length: int
@@ -47,7 +45,6 @@ class Decisions:
     workers: Tensor
     fallbacks: Tensor
     edges: Tensor
-    preference: Preference | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +52,7 @@ class TokenDecisions:
     """A prompt and what was written after it. Small CPU tensors; never text, which tokenizes differently.
 
     Attributes:
-        prompt: (prompt tokens,) int64; says the preference, where there is one.
+        prompt: (prompt tokens,) int64.
         completion: (completion tokens,) int64; the end-of-sequence token included where it was sampled.
     """
 
@@ -191,7 +188,6 @@ class Episode:
         raw_valid: whether the plan was a DAG before repair.
         text: the plan, for people.
         answer: what answers the task, where the attempt came so far.
-        preference: by which it was planned and rewarded; None for the configured reward.
     """
 
     task_id: str
@@ -203,7 +199,6 @@ class Episode:
     raw_valid: bool = True
     text: str = ""
     answer: str = ""
-    preference: Preference | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.reward, Unscorable):

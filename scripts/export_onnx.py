@@ -24,10 +24,8 @@ from transformers import AutoModel
 
 from orchestai.config import PlannerConfig
 from orchestai.planner.base_files import SHAPES
-from orchestai.planner.slots.beam_search import Beams
 from orchestai.planner.slots.decisions import DecisionBatch
-from orchestai.planner.slots.decoder import BEAMS, Search
-from orchestai.planner.slots.decoder_memory import DecoderMemory
+from orchestai.planner.slots.decoder import BEAMS, Beams, DecoderMemory, Search
 from orchestai.planner.slots.encoders.encoder import MINILM_FOLDER
 from orchestai.planner.slots.light import GRAPHS, LEAST_TOKENS
 from orchestai.planner.slots.model import PlannerModel
@@ -173,21 +171,20 @@ def read(planner: PlannerModel, features: Tensor, meanings: Tensor, mask: Tensor
     held = planner.decoder.project(
         planner.reader.read(features[None], meanings[None], mask[None], nowhere, edges[None])
     )
-    return {"held": held, "search": planner.decoder.begin_search(held, BEAMS)}
+    return {"held": held, "search": planner.decoder.begin_search(1, BEAMS)}
 
 
 def step(planner: PlannerModel, held: DecoderMemory, search: Search) -> dict[str, Any]:
-    return {"next": planner.decoder.continue_search(held, search)}
+    return {"next": planner.decoder.continue_search(held.repeated(BEAMS), search)}
 
 
-def end(planner: PlannerModel, held: DecoderMemory, beams: Beams, ids: Tensor) -> dict[str, Tensor]:
+def end(planner: PlannerModel, held: DecoderMemory, beams: Beams) -> dict[str, Tensor]:
     """The plan, with logits of its edges, and the confidence in it; NaN where nobody knows that."""
-    structure, logits = planner.decoder.end_search(held, beams)
+    structure, logits = planner.decoder.end_search(held.repeated(BEAMS), beams)
     nobody = torch.zeros_like(structure.spans[..., 0])
     fallbacks = nobody[..., None].expand(-1, -1, planner.config.max_fallbacks)
     given = DecisionBatch(structure.lengths, structure.spans, nobody, nobody, fallbacks, structure.edges)
     confidence = planner.confidence(planner.sureness_of(logits, held.memory, given))[0]
-    confidence = confidence * planner.familiar_words.knows(ids)
     return {
         "length": structure.lengths[0],
         "spans": structure.spans[0],
@@ -201,7 +198,7 @@ def export_planner() -> None:
     """The graphs of the configured planner without its weights, which are those of a base planner or a checkpoint."""
     with torch.no_grad():
         planner = PlannerModel(PlannerConfig(), ()).eval().requires_grad_(False)
-        t, words, steps = 37, 41, 3  # unlike all other sizes, by which axes are told apart
+        t, steps = 37, 3  # unlike all other sizes, by which axes are told apart
         features = torch.randn(t, planner.encoder.width)
         mask, edges = torch.ones(t, dtype=torch.bool), torch.ones(t, 2, dtype=torch.bool)
         texts = {"features": features, "meanings": features[:, ::2].clone(), "mask": mask, "edges": edges}
@@ -211,13 +208,13 @@ def export_planner() -> None:
         inputs = {
             "read": (read, texts),
             "step": (step, {"held": held, "search": search}),
-            "end": (end, {"held": held, "search.beams": search.beams, "ids": torch.arange(words)}),
+            "end": (end, {"held": held, "search.beams": search.beams}),
         }
         wanted = {}
         for name, (compute, like) in inputs.items():
             graph = SearchPart(planner, compute, tuple(like.values()))
             outputs = list(leaves(compute(planner, *like.values())))
-            lengths = {"t": (t, LEAST_TOKENS), "ids": (words, 2), "n": (steps, 2)}
+            lengths = {"t": (t, LEAST_TOKENS), "n": (steps, 2)}
             axes = {size: torch.export.Dim(axis, min=least, max=1 << 16) for axis, (size, least) in lengths.items()}
             wanted[name] = export(GRAPHS / f"{name}.onnx", graph, leaves(like), axes, outputs)
 
@@ -234,7 +231,7 @@ def export(
         inputs: examples, in the order of the module's arguments.
         axes: by their size in the examples, those whose length may be another.
     """  # fmt: skip
-    weights = {name: value for name, value in module.state_dict().items() if not name.endswith("_extra_state")}
+    weights = module.state_dict()
     dynamic = [{i: axes.get(size, STATIC) for i, size in enumerate(value.shape)} for value in inputs.values()]
     program = torch.onnx.export(
         torch.export.export(

@@ -12,20 +12,18 @@ from contextlib import suppress
 
 import pytest
 
-from orchestai.agents import markup
-from orchestai.agents.repositories.edit_blocks import find_blocks
-from orchestai.agents.repositories.repository import PatchError, apply_patch, touched_paths
-from orchestai.agents.tools.calls import find_calls
+from orchestai.agents import workflow
+from orchestai.agents.repositories.repository import PatchError, apply_patch, find_blocks, touched_paths
+from orchestai.agents.tools.tool_loop import find_calls
 from orchestai.config import PlannerConfig
 from orchestai.outcome import Unscorable
 from orchestai.planner.language.plan_text import read_plan
-from orchestai.rewards import answers, citations, maths, numeric
+from orchestai.rewards import answers, citations, maths
 from orchestai.sandbox import fences
-from orchestai.tasks.almanac import values
 from orchestai.tasks.visible_examples import clean, parse_examples
 from orchestai.workers.base import Request, WorkerError
-from orchestai.workers.prompting.function_heads import without_example
-from orchestai.workers.prompting.reply_program import reply_program
+from orchestai.workers.prompting.prompts import without_example
+from orchestai.workers.prompting.source import reply_program
 from orchestai.workers.tools import everyday
 from orchestai.workflow import WorkflowError
 
@@ -52,8 +50,8 @@ def _reversed(text: str) -> None:
 PARSERS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "fenced": (fences.fenced, ["```", "`", "\n", "\n ", "\ndef", "```py\n", "x"]),
     "unfenced": (fences.unfenced, ["```", "\n", "(", "'''"]),
-    "tagged": (lambda text: markup.all_tagged(text, "a"), ["<a>", "</a>", "<A>", "<"]),
-    "program": (markup.program, ["```\n", "\n ", "(", "x\n"]),
+    "tagged": (lambda text: workflow.all_tagged(text, "a"), ["<a>", "</a>", "<A>", "<"]),
+    "program": (workflow.program, ["```\n", "\n ", "(", "x\n"]),
     "tool calls": (lambda text: find_calls(text, []), ["<tool_call>", "</tool_call>", "{", '"a":', "["]),
     "edit blocks": (
         lambda text: list(find_blocks(text)),
@@ -64,11 +62,10 @@ PARSERS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "plan": (_planned, ["{", '{"a":', "```", " ", "[", '"', '{"a":[1,', "}"]),
     "boxed": (maths.last_boxed, ["\\boxed{", "{", "}", "\\", " "]),
     "final answer": (maths.final_answer, ["\\boxed{", "<answer>", "####", " ", "}"]),
-    "number": (numeric.answered_number, ["1", ",111", ".", "-", "/1"]),
+    "number": (maths.answered_number, ["1", ",111", ".", "-", "/1"]),
     "tagged answer": (answers.tagged_answer, ["<answer>", "</answer>", "x"]),
     "answer": (answers.normalize_answer, ["a ", "the", " ", "\u0301"]),
     "report": (lambda text: citations.judge_report(text, {"a": "b"}, ["x"]), ["[", "]", "[a]", " ", ".", "\n", "! "]),
-    "quantities": (values.quantities, ["1", ",111", ".", "-", " m", "the ", "January "]),
     "reason": (lambda text: Unscorable("worker", text).group, ["'", '"', "a", "1", "-", ". ", ":"]),
     "instruction": (clean, ["(", ")", "`", " ", "and ", ","]),
     "examples": (parse_examples, ["`", "`a` ", "-> ", "(", "x"]),

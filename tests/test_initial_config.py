@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,10 +13,7 @@ from typer.testing import CliRunner
 from orchestai.cli import app
 from orchestai.config import WorkersConfig, load_config
 from orchestai.errors import UserError
-from orchestai.initial_config import ServedModel, Server, unfinished, write_config
-from orchestai.workers.prices import Prices
 from support.models.chat_server import ChatServer, Reply, chat, serving
-from workers.test_http_client import self_signed
 
 OLLAMA = [{"id": name, "object": "model", "owned_by": "library"} for name in ("big:70b", "llama3.2:3b", "nomic-embed")]
 PRICED = {
@@ -91,35 +87,6 @@ def test_several_servers_become_a_pool_that_answers(
     assert (set(local.keys), set(catalog.keys)) == ({None}, {"Bearer sk-mine"}), "a key went astray"
 
 
-def test_a_key_is_looked_for_under_the_name_of_the_domain(
-    servers: tuple[ChatServer, ChatServer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    catalog = servers[1]
-    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{catalog.server_port}")
-    monkeypatch.setenv("OPENROUTER_API_KEY", "sk-theirs")
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-others")
-    catalog.lists["http://openrouter.ai/api/v1/models"] = listed(OPENROUTER[-2:])
-    url = ("--server", "http://openrouter.ai/api/v1")
-    (model,) = init(*url).models.values()
-    assert (model.name, model.api_key_env) == ("openrouter/auto", "OPENROUTER_API_KEY"), "what paints does not answer"
-    assert catalog.keys == ["Bearer sk-theirs"]
-    assert "price of workers.pool.auto" in run("doctor")
-    (model,) = init(*url, "--key_env", "MY_KEY").models.values()
-    assert (model.api_key_env, catalog.keys[-1]) == ("MY_KEY", None)
-
-
-@pytest.mark.parametrize("status", [404, 405, 501, 500])
-def test_a_server_without_a_list_has_the_model_that_is_named(
-    servers: tuple[ChatServer, ChatServer], status: int
-) -> None:
-    local, _ = servers
-    local.lists = {path: Reply({}, status) for path in ("/v1/models", "/models", "/api/v1/models")}
-    local.script = [Reply({"detail": "Not Found"}, 404), Reply({"error": "no messages"}, 422)]
-    (model,) = init("--server", local.url.removesuffix("/v1"), "--model", "mine").models.values()
-    assert local.paths == ["/v1/chat/completions", "/chat/completions"]
-    assert (model.name, model.base_url) == ("mine", local.url.removesuffix("/v1"))
-
-
 PAGE = Reply(b"<html>hello</html>", content_type="text/html")
 REFUSED: dict[str, tuple[Reply, tuple[str, ...], str]] = {
     "no key": (Reply({"error": {"message": "Unauthorized"}}, 401), (), "--key_env"),
@@ -151,48 +118,3 @@ def test_what_cannot_be_is_said_in_a_line_with_a_mend(servers: tuple[ChatServer,
     assert "\n" not in str(refused.value)
     assert "sk-proj" not in str(refused.value)
     assert not Path("config.yaml").exists()
-
-
-def test_what_two_servers_have_needs_a_host(servers: tuple[ChatServer, ChatServer]) -> None:
-    local, _ = servers
-    urls = ("--server", local.url, "--server", local.url.replace("127.0.0.1", "localhost"))
-    for ambiguous in (("--model", "big:70b"), ("--key_env", "MY_KEY")):
-        with pytest.raises(UserError, match=f"localhost:{local.server_port}={ambiguous[1]}"):
-            init(*urls, *ambiguous)
-    workers = init(*urls, "--model", f"localhost:{local.server_port}=big:70b")
-    assert [name for name, worker in workers.pool.items() if worker.model] == ["big-70b", "llama3-2-3b", "big-70b-2"]
-
-
-def test_a_certificate_that_nobody_vouches_for_has_a_mend(
-    servers: tuple[ChatServer, ChatServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    local, other = servers
-    certificate = self_signed(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    local.socket = context.wrap_socket(local.socket, server_side=True)
-    url = local.url.replace("http:", "https:")
-    with pytest.raises(UserError, match="SSL_CERT_FILE"):
-        init("--server", url)
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    assert {model.base_url for model in init("--server", url).models.values()} == {url}
-    with pytest.raises(UserError, match="http://"):
-        init("--server", other.url.replace("http:", "https:"))
-
-
-def test_what_is_left_to_fill_in_is_said_until_it_is(tmp_path: Path) -> None:
-    far, near = Server("https://api.openai.com/v1", "OPENAI_API_KEY"), Server("http://gpu-box:8000/v1", None)
-    models = [ServedModel("unknown", far), ServedModel("free", far, Prices(), "Draws maps."), ServedModel("near", near)]
-    path = tmp_path / "config.yaml"
-    path.write_text(write_config(models))
-    workers = load_config(path).workers
-    assert workers.cascade[-1] == "unknown", "a price that nobody knows is taken for a low one"
-    left = {finding.part for finding in unfinished(workers) if not finding.part.startswith("key")}
-    assert left == {"price of workers.pool.unknown", "card of workers.pool.unknown, near"}
-    filled = [
-        "workers.pool.unknown.price_per_mtok_out_usd=0",
-        *(f"workers.pool.{n}.card=c" for n in ("unknown", "near")),
-    ]
-    assert [finding.part for finding in unfinished(load_config(path, filled).workers)] == [
-        "key of workers.models.unknown, free in OPENAI_API_KEY"
-    ]

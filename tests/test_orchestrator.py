@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ from orchestai.execution.log import read_log
 from orchestai.execution.replay_run import find_run, replay
 from orchestai.orchestrator import Event, RunResult
 from orchestai.planner.base import Plan
-from orchestai.planner.baselines.reference import WholePlanner
+from orchestai.planner.baselines import WholePlanner
 from orchestai.planner.planning_queue import PlanningQueue
 from orchestai.planner.serving import ServedPlanner
 from orchestai.tasks.task import Task
@@ -153,32 +152,6 @@ async def test_a_run_that_is_cancelled_leaves_its_line_in_the_log(tmp_path: Path
     assert find_run(record.receipt.replay.rpartition(" ")[2]) == record
 
 
-async def test_a_run_that_is_cancelled_while_it_is_planned_leaves_its_line_too(tmp_path: Path) -> None:
-    """A planner that is paid has been asked, and nobody will see its bill."""
-    asked, ended = asyncio.Event(), threading.Event()
-    loop = asyncio.get_running_loop()
-
-    def plan(tasks: Sequence[Task]) -> list[Plan]:
-        loop.call_soon_threadsafe(asked.set)
-        ended.wait(60)
-        return WholePlanner("good").plan(tasks)
-
-    async with opened("good", log=tmp_path) as o:
-        o._planning = PlanningQueue(ServedPlanner("dear", plan, most_usd=lambda task: PRICE))
-        run = asyncio.ensure_future(o.run(INSTRUCTION, answer="text"))
-        await asked.wait()
-        run.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await run
-        ended.set()
-        assert (o.ledger.reserved_usd, o.ledger.spent_usd) == (0, PRICE)
-    (record,) = read_log(tmp_path).records
-    assert (record.error, record.outcome, record.planner) == ("interrupted", "unjudged", "dear")
-    assert record.receipt is not None
-    assert (record.receipt.status, record.receipt.replay) == ("failed", "")
-    assert record.receipt.spent_usd == record.receipt.unsettled_usd == PRICE
-
-
 async def test_a_contract_that_cannot_be_kept_is_refused_before_anybody_is_asked() -> None:
     async with opened("good", "slow") as o:
         with pytest.raises(InfeasibleContractError, match=r"max_cost_usd=1e-06.*1 step.*max_cost_usd=0\.01") as refused:
@@ -201,21 +174,6 @@ async def test_a_bill_that_is_no_price_counts_as_the_worst_case(worker: str) -> 
     assert "which is no price" in receipt.nodes[0].asked[0].why_next
     assert receipt.nodes[0].answered_by == "good"
     assert receipt.spent_usd == o.ledger.spent_usd == 2 * PRICE
-
-
-async def test_what_no_file_can_hold_costs_no_answer(tmp_path: Path) -> None:
-    async with opened("stopping", "mangled", log=tmp_path) as o:
-        result = await o.run("caf\udce9?", answer="text")
-    assert result.answer == "half ? a pair"
-    assert "StopIteration" in result.receipt.nodes[0].asked[0].why_next
-    assert find_run(result.receipt.replay.rpartition(" ")[2]).instruction == "caf??"
-
-
-async def test_a_log_that_cannot_be_written_is_said_before_anybody_is_asked(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="execution log cannot be written"):
-        async with opened("good", log=tmp_path / "file"):
-            pass
 
 
 async def begun(o: Orchestrator) -> asyncio.Task[RunResult]:
@@ -263,51 +221,6 @@ async def test_a_planner_that_fails_one_task_plans_the_others() -> None:
         outcomes = await asyncio.gather(*(o.run(word, answer="text") for word in words), return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [RunResult, RunResult, UserError, RunResult, RunResult]
     assert max(sizes) == 3
-
-
-async def test_what_no_planner_was_asked_for_is_not_paid() -> None:
-    """Whoever waited in vain for a planner that must be paid had its price counted as spent."""
-    free = threading.Event()
-
-    def plan(tasks: Sequence[Task]) -> list[Plan]:
-        free.wait()
-        return WholePlanner("good").plan(tasks)
-
-    async with opened("good") as o:
-        o._planning = PlanningQueue(ServedPlanner("dear", plan, lambda task: PRICE, together=1))
-        runs = (o.run(INSTRUCTION, Contract(deadline_s=0.2), answer="text") for _ in range(3))
-        outcomes = await asyncio.gather(*runs, return_exceptions=True)
-        free.set()
-    assert [type(outcome) for outcome in outcomes] == [DeadlineError] * 3
-    assert o.ledger.spent_usd == PRICE
-    assert o.ledger.reserved_usd == 0
-
-
-async def test_it_says_how_it_is_meant_to_be_used() -> None:
-    o = opened("good")
-    with pytest.raises(RuntimeError, match="not open"):
-        await o.run(INSTRUCTION)
-    async with o:
-        with pytest.raises(RuntimeError, match="open already"):
-            await o.__aenter__()
-        with pytest.raises(TypeError, match="a Contract, not dict"):
-            await o.run(INSTRUCTION, {"max_cost_usd": 1})  # type: ignore[arg-type]
-        with pytest.raises(UserError, match="either program or text"):
-            await o.run(INSTRUCTION, answer="poem")  # type: ignore[arg-type]
-    with pytest.raises(RuntimeError, match="not open"):
-        await o.run(INSTRUCTION)
-    for limit in (-1.0, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="limit_usd"):
-            Ledger(limit)
-
-
-async def test_runs_share_a_ledger() -> None:
-    async with opened("good", ledger=Ledger(2.5 * PRICE)) as o:
-        results = await asyncio.gather(*(o.run(INSTRUCTION, answer="text") for _ in range(6)), return_exceptions=True)
-        refused = [result for result in results if isinstance(result, ContractError)]
-        assert len(results) - len(refused) == 2
-        assert "the ledger" in str(refused[0])
-        assert o.ledger.spent_usd == 2 * PRICE
 
 
 async def test_a_run_is_paid_by_the_ledger_that_it_is_given() -> None:

@@ -72,18 +72,9 @@ async def test_a_program_is_asked_for_by_one_name_and_given_by_another(folder: P
     assert answer.text.endswith("step = task_func\n")
 
 
-async def test_what_the_inner_contract_has_no_room_for_is_not_asked(folder: Path) -> None:
-    write(folder / "outer.yaml", team=nested("inner.yaml", 0.2))
-    async with Orchestrator.open(None, folder / "outer.yaml", log=None) as outer:
-        result = await outer.run("Say it", answer="text")
-    assert result.receipt.status == "failed"
-    assert result.receipt.spent_usd == 0.0
-    assert "max_cost_usd=0.2" in (result.execution.error or "")
-
-
 async def test_a_configuration_that_names_itself_ends_at_its_depth(folder: Path) -> None:
-    write(folder / "self.yaml", team=nested("self.yaml", 0.1, max_depth=2))
+    write(folder / "self.yaml", team=nested("self.yaml", 0.1))
     async with Orchestrator.open(None, folder / "self.yaml", log=None) as outer:
         result = await outer.run("Say it", answer="text")
     assert result.receipt.status == "failed"
-    assert "max_depth=2" in (result.execution.error or "")
+    assert "2 orchestrators" in (result.execution.error or "")

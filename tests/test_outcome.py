@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 
+import numpy as np
 import pytest
 
-from orchestai.errors import LASTING, FaultKind, InfrastructureError, UserError
-from orchestai.outcome import Outcome, Scored, Unscorable, UnscorableCounts
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.outcome import Unscorable, reward_number
 
 
 @pytest.mark.parametrize(
@@ -27,37 +29,19 @@ def test_reasons_that_differ_in_numbers_and_quotations_are_one(one: str, other: 
     assert Unscorable("timeout", one).group != Unscorable("server", one).group
 
 
-def test_reasons_that_say_something_else_are_not_one() -> None:
-    reasons = (
-        "weak: https://api.one.example/v1: no answer in time",
-        "strong: https://api.one.example/v1: no answer in time",
-        "weak: https://api.two.example/v1: no answer in time",
-        "it's the disk that's full",
-        "it's the cache that's full",
-    )
-    assert len({Unscorable("timeout", reason).group for reason in reasons}) == len(reasons)
+@pytest.mark.parametrize(
+    "value", [1, 1.0, True, "1", " 1.0 ", np.float32(1), np.array([1]), np.array(1), np.bool_(True)]
+)
+def test_a_reward_is_a_number_of_whatever_type(value: object) -> None:
+    assert reward_number(value) == 1.0
 
 
-def test_the_commonest_reason_is_found_among_reasons_with_times() -> None:
-    outcomes: list[Outcome] = [Unscorable("timeout", f"{seconds}.5 s passed") for seconds in range(3)]
-    outcomes += [Unscorable("sandbox", "the disk is full")] * 2 + [Scored(0.0)] * 5
-    counts = UnscorableCounts(outcomes)
-    assert (counts.total, counts.unscorable) == (10, 5)
-    assert counts.most_common()[0] == (Unscorable("timeout", "0.5 s passed"), 3)
-    counts.check(0.5, "episodes")
-    told = r"5 of 10 episodes .*tasks\.unscorable_limit=0\.4 .*\(3 times, timeout\): 0\.5 s passed"
-    for planned in (None, 10):
-        with pytest.raises(UserError, match=told):
-            counts.check(0.4, "episodes", planned=planned)
-    counts.check(0.4, "episodes", planned=11)
-
-
-@pytest.mark.parametrize("kind", sorted(LASTING))
-def test_a_fault_that_lasts_stops_at_once(kind: FaultKind) -> None:
-    """Without money every task would be tried, and lost."""
-    counts = UnscorableCounts([Scored(1.0)] * 99 + [Unscorable(kind, "top up the account")])
-    with pytest.raises(UserError, match="top up the account"):
-        counts.check(0.2, "executions", planned=1000)
+@pytest.mark.parametrize(
+    "value", [None, "", "one", "nan", math.nan, math.inf, [1.0], {}, np.array([1, 2]), np.array([]), object(), 1j]
+)
+def test_what_is_no_number_is_no_reward(value: object) -> None:
+    with pytest.raises(UserError, match="one finite number"):
+        reward_number(value)
 
 
 def test_an_infrastructure_error_survives_another_process() -> None:

@@ -105,14 +105,6 @@ def test_an_unknown_name_lists_those_of_packages_too(acme: None) -> None:
         find_reader("acme-plan")
 
 
-def test_a_broken_package_is_named_and_harms_nobody_else(acme: None) -> None:
-    with pytest.raises(UserError, match=r"acme-orchestra 1\.2.*acme_orchestra_absent"):
-        worker_cards(WorkersConfig(pool={"w": {"kind": "acme-broken", "card": "c"}}))
-    with pytest.raises(UserError, match=r"acme-orchestra 1\.2.*neither a function nor a class"):
-        find_scorer("acme-constant")
-    assert find_plugin("workers", "acme-shout") is not None
-
-
 def test_without_the_package_nobody_knows_its_names() -> None:
     assert find_plugin("workers", "acme-shout") is None
     with pytest.raises(UserError):

@@ -40,10 +40,6 @@ def test_a_log_gets_a_line_a_minute(terminal, term):
     ]
 
 
-def test_a_terminal_gets_none_of_them():
-    assert shown(terminal=True) == ""
-
-
 @pytest.mark.parametrize("times_slower", [1, 8])
 def test_an_estimate_learns_how_fast_the_machine_is(times_slower):
     estimate = Estimate({"collect": 60.0, "train": 120.0, "evaluate": 60.0})
@@ -60,10 +56,12 @@ def test_an_estimate_learns_how_fast_the_machine_is(times_slower):
     assert estimate.seconds_left(240.0 * times_slower) == 0
 
 
-def test_what_an_earlier_run_did_says_nothing_of_the_pace():
-    estimate = Estimate({"collect": 60.0, "train": 120.0})
+def test_a_part_that_sets_up_is_no_slow_one():
+    estimate = Estimate({"collect": 100.0, "train": 120.0})
     estimate.begin("collect")
-    estimate.skip("collect", 0.5)
-    assert estimate.seconds_left(0.0) == 150
-    estimate.advance(0.5)
-    assert estimate.seconds_left(15.0) == 135
+    estimate.wait(15.0)
+    assert estimate.seconds_left(15.0) == 205
+    estimate.advance(0.1)
+    assert estimate.seconds_left(23.5) == pytest.approx(196.5)
+    estimate.wait(400.0)
+    assert estimate.seconds_left(400.0) > 800

@@ -37,10 +37,6 @@ def test_inconsistent_turns_are_refused(wrong):
         turn(**wrong)
 
 
-def test_a_log_probability_outside_the_mask_may_be_anything():
-    assert len(turn(logp=torch.tensor([0.0, math.nan, 0.0]), mask=torch.tensor([True, False, True])).logp) == 3
-
-
 def test_a_reward_is_a_number_or_a_reason():
     with pytest.raises(ValueError, match="Unscorable"):
         Episode("t", "t", (), Reward(math.nan))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,9 @@ def test_a_wheel_answers_in_an_empty_folder(program: Path, tmp_path: Path) -> No
     assert str(program.parents[1]) in found
     assert "run" in run(program, tmp_path, "--help")
     result = json.loads(run(program, tmp_path, "run", INSTRUCTION, "--json"))
-    assert "sorted" in result["answer"]
+    named: dict[str, Any] = {}
+    exec(result["answer"], named)
+    assert named["task_func"]([3, 1, 2]) == [2, 1, 3]
     assert result["receipt"]["status"] == "complete"
     assert "ok      workers: calculator" in run(program, tmp_path, "doctor")
     collected = ("collect", "--num_executions", "2", "--planner", "whole:smol-greedy", "workers.on_miss=unscorable")

@@ -51,7 +51,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "critic at the policy's rate": {"value_learning_rate": RATE},
     "lambda 0.95": {"lambda_gae": 0.95},
     "defaults": {},
-    "defaults, 10 updates of the critic first": {"value_warmup_updates": 10},
 }
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/hostile/kill_storm.py [--programs 20000] [--kills 0] [--every_s 1.0] [--workers 2] [--json FILE]
 
-Programs that add two numbers, rightly, wrongly, or not at all, are judged in `split` and `shared` isolation, while of
+Programs that add two numbers, rightly, wrongly, or not at all, are judged in `sealed` and `open` isolation, while of
 all processes of the sandbox (servers, slots, tests, candidates, and what holds them) one at random gets SIGKILL each
 `--every_s` seconds, until `--programs` are judged and `--kills` processes are killed. A verdict is wrong that credits
 other tests than the program deserves; it is lost where there is none. Afterwards no process and no folder may be left.
@@ -87,11 +87,11 @@ def storm(programs: int, kills: int, every_s: float, workers: int, chance: rando
             if number >= programs and killed >= kills:
                 return
             code, deserved = list(PROGRAMS.items())[number % len(PROGRAMS)]
-            yield f"{code}\n# {number}", deserved, "shared" if number % 5 == 4 else "split"
+            yield f"{code}\n# {number}", deserved, "open" if number % 5 == 4 else "sealed"
 
     def judge(item: tuple[str, int, str]) -> str:
         code, deserved, isolation = item
-        report = sandbox.run(Program(code, TESTS, isolation="split" if isolation == "split" else "shared"))
+        report = sandbox.run(Program(code, TESTS, isolation="sealed" if isolation == "sealed" else "open"))
         if isinstance(report.outcome(), Unscorable):
             return f"lost: {report.status}: {report.reason}"
         said = [report.status, report.reason, *(f"{test.outcome}: {test.message}" for test in report.tests)]

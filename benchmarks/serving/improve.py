@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from orchestai import Orchestrator
-from orchestai.cli.training.collect import run_collect
+from orchestai.cli.training import run_collect
 from orchestai.config import load_config
 from orchestai.data.prepare import prepare
 from orchestai.errors import InfrastructureError, UserError
@@ -38,10 +38,9 @@ from orchestai.execution.log import read_log
 from orchestai.execution.reward import AbsoluteReward
 from orchestai.execution.runtime import open_runtime
 from orchestai.planner.serving import open_planner
-from orchestai.serving.improvement.improve import Improvement
+from orchestai.serving.improvement.improve import Improvement, compare, repeated_asking
 from orchestai.serving.improvement.judged_runs import task_of
 from orchestai.serving.improvement.registry import PlannerRegistry
-from orchestai.serving.improvement.trial import compare, repeated_asking
 from orchestai.serving.store import NO_KEY, Database, Feedback, FeedbackStore, ServedRuns
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import divide

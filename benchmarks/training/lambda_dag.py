@@ -20,7 +20,7 @@ from rich.progress import track
 from rich.table import Table
 
 from orchestai.config import Config, Phase1Config, load_config
-from orchestai.data.indexed_plan import IndexedPlan, Vocabulary
+from orchestai.data.training_file import IndexedPlan, Vocabulary
 from orchestai.planner.slots.encoders.encoder import TextEncoder, open_configured
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import artifacts

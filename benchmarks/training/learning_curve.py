@@ -24,8 +24,7 @@ from rich.table import Table
 
 from benchmarks.plans import trained
 from orchestai.config import Config, load_config
-from orchestai.data.exchange_phrases import exchange_phrases
-from orchestai.data.exchange_surroundings import exchange_surroundings
+from orchestai.data.augment import exchange_phrases, exchange_surroundings
 from orchestai.data.prepare_plans import read_plans
 from orchestai.data.readers import READERS
 from orchestai.data.training_file import TrainingExample, save_training_data
@@ -33,7 +32,7 @@ from orchestai.evaluation.statistics import Interval, mean_over_groups
 from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.plan_metrics import is_right
 from orchestai.storage import artifacts
-from orchestai.tasks.instructions.suite import NAME, STYLES, folder
+from orchestai.tasks.instructions import NAME, STYLES, folder
 from orchestai.training.supervised.run import BEST
 
 KEPT_ASIDE = 2

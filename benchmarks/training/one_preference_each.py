@@ -17,14 +17,18 @@ from pathlib import Path
 
 from orchestai.evaluation.systems.preference_sweep import PREFERENCES
 from orchestai.planner.outlook import open_outlook
-from orchestai.preference import Preference
 
 ALPHA = 10.0
 
 
 def train(checkpoint: Path, folder: Path, prefer: float, typical_usd: float, overrides: list[str]) -> None:
-    success, cost, _ = Preference(prefer).shares
-    reward = {"alpha": ALPHA * success, "beta": ALPHA * cost / typical_usd, "gamma_latency": 0.0, "shaped_reward": 0.0}
+    cost = (1 - prefer) ** 2 / ((1 - prefer) ** 2 + prefer**2)
+    reward = {
+        "alpha": ALPHA * (1 - cost),
+        "beta": ALPHA * cost / typical_usd,
+        "gamma_latency": 0.0,
+        "shaped_reward": 0.0,
+    }
     weights = [f"training.phase2_rl.{name}={weight:.6g}" for name, weight in reward.items()]
     command = [sys.executable, "-m", "orchestai.cli", "train-phase2", "--checkpoint", str(checkpoint)]
     resume = ["--resume"] if (folder / "phase2_state.pt").exists() else []

@@ -3,7 +3,6 @@
     python benchmarks/training/preferences.py --checkpoint checkpoints/phase1_best.pth --logs execution_logs \\
         --output FILE.json
     python benchmarks/training/preferences.py ... --reference  # the suite's plans in place of the checkpoint's
-    python benchmarks/training/preferences.py ... --by_estimate  # also where the checkpoint has learned preferences
     python benchmarks/training/preferences.py ... KEY=VALUE --beside CHECKPOINT...  # others, each as it plans by itself
 
 The baselines choose workers for the same plans. The estimate is the checkpoint's own.
@@ -20,22 +19,20 @@ from typing import Any
 from rich.console import Console
 
 from orchestai.config import Config, load_config
-from orchestai.data.prepare import not_for_tests
+from orchestai.data.prepare import for_training
 from orchestai.errors import UserError
 from orchestai.evaluation.held_out import held_out_tasks
-from orchestai.evaluation.systems.baselines import fixed_step_rows, other_rows, whole_rows
+from orchestai.evaluation.systems.baselines import fixed_step_rows, other_rows, trials, whole_rows
 from orchestai.evaluation.systems.evaluate import embedder
 from orchestai.evaluation.systems.preference_sweep import PreferenceSweep, sweep_preferences
 from orchestai.evaluation.systems.row_summaries import RowSummary, summarize
 from orchestai.evaluation.systems.runner import Runner
-from orchestai.evaluation.systems.worker_accuracy import trials
 from orchestai.execution.log import read_log
 from orchestai.execution.record import measured_in
 from orchestai.execution.reward import reward_form
 from orchestai.execution.runtime import open_runtime
 from orchestai.planner.base import Planner
-from orchestai.planner.baselines.assignment import FixedAssignment
-from orchestai.planner.baselines.reference import ReferencePlanner
+from orchestai.planner.baselines import FixedAssignment, ReferencePlanner
 from orchestai.planner.checkpoint import load_planner, seen_by
 from orchestai.planner.outlook import open_outlook
 from orchestai.planner.slots.encoders.encoder import open_configured
@@ -51,7 +48,6 @@ async def measure(
     logs: Path,
     *,
     reference: bool = False,
-    by_estimate: bool = False,
     beside: Sequence[Path] = (),
 ) -> tuple[PreferenceSweep, list[Any]]:
     """The sweep, and the rows that it is compared with.
@@ -60,7 +56,7 @@ async def measure(
         beside: further planners, a row each.
     """
     settings, workers = config.planner, config.workers
-    records = not_for_tests(read_log(logs).records, config.tasks)
+    records = for_training(read_log(logs).records, config.tasks)
     outlook = open_outlook(checkpoint)
     reward = reward_form(config.rewards, config.training.phase2_rl, measured_in(records))
     if outlook is None or reward is None:
@@ -84,8 +80,7 @@ async def measure(
         for path, other_planner in others.items():
             rows.append(await runner.run(path, other_planner.plan(tasks), _started(path)))
         longest = 1 + settings.max_fallbacks
-        chooser = None if by_estimate else planner
-        sweep = await sweep_preferences(name, plans, outlook, runner, rows, _started, longest=longest, chooser=chooser)
+        sweep = await sweep_preferences(name, plans, outlook, runner, rows, _started, longest=longest)
     return sweep, [_figures(summarize(row, tasks[0].suite)) for row in rows]
 
 
@@ -104,7 +99,6 @@ if __name__ == "__main__":
     parser.add_argument("--logs", type=Path, default=Path("execution_logs"))
     parser.add_argument("--output", type=Path, default=Path("preferences.json"))
     parser.add_argument("--reference", action="store_true")
-    parser.add_argument("--by_estimate", action="store_true")
     parser.add_argument("--beside", nargs="+", type=Path, default=[], metavar="CHECKPOINT")
     parser.add_argument("overrides", nargs="*")
     asked = parser.parse_args()
@@ -115,7 +109,6 @@ if __name__ == "__main__":
             asked.checkpoint,
             asked.logs,
             reference=asked.reference,
-            by_estimate=asked.by_estimate,
             beside=asked.beside,
         )
     )

@@ -32,11 +32,10 @@ from rich.table import Table
 from orchestai.config import Config, load_config
 from orchestai.evaluation.statistics import Values, mean, paired_difference
 from orchestai.evaluation.systems.runner import Runner
-from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.log import read_log
 from orchestai.execution.record import ExecutionRecord
-from orchestai.execution.reward import AbsoluteReward, RewardForm, reward_form
-from orchestai.execution.reward_reference import Reference, typical
+from orchestai.execution.reward import AbsoluteReward, Reference, RewardForm, reward_form, typical
+from orchestai.execution.running_workflow import JudgingExecutor
 from orchestai.execution.runtime import Runtime, open_runtime
 from orchestai.planner.checkpoint import load_planner, save_planner
 from orchestai.planner.slots.model import PlannerModel

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from orchestai.config import Config, load_config
-from orchestai.data.fit_estimate import fit_estimate
-from orchestai.data.step_attempts import step_attempts
+from orchestai.data.step_attempts import fit_estimate, step_attempts
 from orchestai.errors import UserError
 from orchestai.estimate.attempts import Queries
 from orchestai.estimate.calibration import expected_calibration_error, reliability

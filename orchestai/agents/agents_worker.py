@@ -11,13 +11,12 @@ from pathlib import Path
 from orchestai.agents.agent_rollout import AgentRollout
 from orchestai.agents.policies import read_metadata
 from orchestai.agents.registry import find
-from orchestai.agents.session import open_agents
+from orchestai.agents.trainer import open_agents
 from orchestai.config import WorkerConfig, load
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import InfrastructureError
 from orchestai.outcome import Unscorable
 from orchestai.planner.checkpoint_files import last_of
-from orchestai.sandbox import fences
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, Usage, Worker, WorkerCard, WorkerError, WorstCase
 from orchestai.workers.kinds.worker_kind import BuildContext
@@ -53,7 +52,11 @@ class AgentsWorker:
 
     async def answer(self, request: Request) -> Answer:
         rollout = await self._agents()
-        task = _task(request)
+        words = Chat().prompt(replace(request, role="")).messages[-1][1]
+        if request.role:
+            words = f"{request.role}\n\n{words}"
+        name = request.signature.name if request.signature else "task_func"
+        task = Task(task_id="request", suite="request", instruct_prompt=words, entry_point=name)
         began = time.perf_counter()
         episode = (await rollout.exploit([task])).groups[0][0]
         if isinstance(episode.reward, Unscorable) and episode.reward.kind not in _UNJUDGED:
@@ -67,7 +70,7 @@ class AgentsWorker:
         if episode.metrics.get("budget_exceeded") or not episode.answer:
             raise WorkerError("the agents spent their budget (agents.budget) before they had an answer", usage)
         return Answer(
-            text=(fences.fenced(episode.answer) or episode.answer) if request.signature else episode.answer,
+            text=Chat().answers(request, episode.answer)[0],
             prompt=task.instruction,
             completion_tokens=usage.completion_tokens,
             cost_usd=usage.cost_usd,
@@ -105,12 +108,3 @@ def build_agents(card: WorkerCard, config: WorkerConfig, context: BuildContext) 
     worker = AgentsWorker(card, described, checkpoint, config.price_per_call_usd)
     context.resources.append(worker)
     return worker
-
-
-def _task(request: Request) -> Task:
-    """The request as a task that nothing judges, in the words in which a chat asks for it."""
-    words = Chat().prompt(replace(request, role="")).messages[-1][1]
-    if request.role:
-        words = f"{request.role}\n\n{words}"
-    name = request.signature.name if request.signature else "task_func"
-    return Task(task_id="request", suite="request", instruct_prompt=words, entry_point=name)

@@ -17,8 +17,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from orchestai.agents.budget import BudgetExceededError
-from orchestai.agents.conversation import Act
+from orchestai.agents.conversation import Act, BudgetExceededError
 from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.section import Section
 from orchestai.errors import InfrastructureError, UserError

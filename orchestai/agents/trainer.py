@@ -5,34 +5,36 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
+import torch
 from pydantic import ValidationError
 from rich.console import Console
 from typing_extensions import Unpack
 
 from orchestai.agents.agent_factory import AgentFactory
-from orchestai.agents.agent_rollout import AgentRollout, Attempts
-from orchestai.agents.backend_setup import open_backends
-from orchestai.agents.policies import fingerprint_of, open_policies, save_policies, seen_by
+from orchestai.agents.agent_rollout import AgentRollout
+from orchestai.agents.policies import Policies, fingerprint_of, open_policies, save_policies, seen_by
 from orchestai.agents.recipes.shorthand import load_agent_config, words_of
 from orchestai.agents.registry import find
 from orchestai.agents.workflow import AgentWorkflow, refuse_unknown_rewards
 from orchestai.agents.workflows.single import SingleAgent
-from orchestai.config import BackendConfig
+from orchestai.config import BackendConfig, TasksConfig
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
 from orchestai.execution.runtime import open_sandbox
+from orchestai.lm.backends.canary import CanaryProbe
+from orchestai.lm.backends.synced import Processes, SyncedBackend, SyncedPolicy, local_backend, open_backend
 from orchestai.planner.checkpoint_files import last_of, without_suffix
 from orchestai.sandbox import Sandbox
 from orchestai.storage import artifacts
 from orchestai.storage.folder_lock import locked
-from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks
+from orchestai.tasks.splits import NOTHING_SEEN, PARTS, SeenTasks, divide
 from orchestai.tasks.task import Task
-from orchestai.threads.background_loop import BackgroundLoop
+from orchestai.threads import BackgroundLoop
 from orchestai.training.distributed import on_main, open_accelerator
 from orchestai.training.dtypes import autocast_format
 from orchestai.training.rl.algorithms.credit import Credit
@@ -44,6 +46,43 @@ from orchestai.training.rl.rollouts.open_sampler import processes_of
 from orchestai.training.rl.setup import split_tasks
 from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer, choose_recipe
 from orchestai.workers.pool import WorkerPool
+
+_CANARY = "Count from one to twenty in words."
+
+
+@asynccontextmanager
+async def open_backends(
+    config: AgentConfig, policies: Policies, processes: Processes, sync_dir: Path
+) -> AsyncIterator[dict[str, SyncedBackend]]:
+    """A backend for each policy that learns, by its name; all are closed at the end, and where one does not open.
+
+    Raises:
+        UserError: as `open_backend` says.
+    """
+    async with AsyncExitStack() as stack:
+        opened: dict[str, SyncedBackend] = {}
+        for name, policy in policies.learning.items():
+            opened[name] = open_backend(
+                config.model,
+                SyncedPolicy(
+                    policy.policy,
+                    name,
+                    config.model.dtype,
+                    config.adapters if policy.has_adapter else None,
+                    of=len(policies.learning),
+                ),
+                CanaryProbe(
+                    torch.tensor(policies.chat_renderers[name].render([{"role": "user", "content": _CANARY}])),
+                    config.training.phase2_rl.temperature,
+                ),
+                processes,
+                section="model",
+                sync_dir=sync_dir,
+                place=config.execution,
+            )
+            stack.push_async_callback(opened[name].close)
+        yield opened
+
 
 T = TypeVar("T")
 _TOGETHER = "agent_class and env_class go together, and without workflow_class: one agent acts in one environment"
@@ -65,7 +104,8 @@ class AgentTrainer:
         workflow_class: the workflow; by default the one that `config` names.
         workflow_args: settings of the workflow, instead of those in `config`; functions and tools may be among them.
         config: a configuration, the file of one, or its values: a mapping, or overrides such as `a.b.c=value`.
-        train_dataset, val_dataset: tasks to learn from, and tasks held out; by default those that `config` names.
+        train_dataset, val_dataset: tasks to learn from, and tasks held out; by default those that `config` names. Of
+            `train_dataset` alone a share is held out, by `config`'s `tasks.val_fraction`.
         output_dir: folder for checkpoints, metrics and samples.
         checkpoint: agents to start from (a folder such as OUTPUT/phase2_best or OUTPUT/checkpoint_20).
         single: one agent in an environment instead of a workflow.
@@ -151,8 +191,6 @@ class AgentTrainer:
             config.agents.credit,
             turn_advantage_coef=config.agents.turn_advantage_coef,
             gamma=config.agents.gamma,
-            decoupled=config.agents.multi_objective_aggregation == "normalize_then_sum",
-            whiten=config.agents.whiten_advantages,
         )
         console.print(worked_example(credit, choose_recipe(phase2), phase2, roles))
         same = {
@@ -169,7 +207,7 @@ class AgentTrainer:
             def save(path: Path, facts: Mapping[str, Any]) -> None:
                 save_policies(path, policies, config, {**facts, **seen.facts()})
 
-            trainer: Trainer[Attempts] = Trainer(
+            trainer = Trainer(
                 accelerator,
                 policies.learning,
                 rollout,
@@ -199,8 +237,10 @@ class AgentTrainer:
     def _tasks(self, seen: SeenTasks) -> tuple[list[Task], list[Task]]:
         if self._train is not None and self._val is not None:
             return list(self._train), list(self._val)
+        if self._train is not None:
+            return _divided(self._train, self.config.tasks)
         tasks, eval_tasks = split_tasks(self.config.tasks, seen)
-        return list(self._train or tasks), list(self._val or eval_tasks)
+        return tasks, list(self._val or eval_tasks)
 
     def _deciding(self) -> dict[str, Any]:
         """What decides the course of a run, beside the settings of phase 2 and the tasks."""
@@ -210,6 +250,18 @@ class AgentTrainer:
             # Runs of before there was a choice have no such keys, and go on.
             sections["model"] = {k: v for k, v in sections["model"].items() if k not in BackendConfig.model_fields}
         return sections
+
+
+def _divided(tasks: Sequence[Task], settings: TasksConfig) -> tuple[list[Task], list[Task]]:
+    """Tasks to learn from and to select on, by a hash of their words."""
+    parts = divide([task.instruction for task in tasks], settings, ("train", "validation"))
+    learned, held_out = ([task for task, its in zip(tasks, parts, strict=True) if its == part] for part in PARTS[:2])
+    if not learned or not held_out:
+        raise UserError(
+            f"AgentTrainer(train_dataset=...): {len(tasks)} tasks, of which none can be held out to select on; pass "
+            "val_dataset, or tasks of other words"
+        )
+    return learned, held_out
 
 
 def _run_to_end(work: Coroutine[Any, Any, T]) -> T:
@@ -275,3 +327,29 @@ async def open_stage(
         async with WorkerPool.from_config(config.workers, sandbox, bare=config.agents.frozen.values()) as pool:
             await pool.check()
             yield Stage(workflow_class(args, sandbox), sandbox, pool)
+
+
+@asynccontextmanager
+async def open_agents(config: AgentConfig, checkpoint: Path | None) -> AsyncIterator[AgentRollout]:
+    """Load the models of roles that are not frozen, start sandbox and workers, and close them at the end.
+
+    Args:
+        checkpoint: a folder of trained agents; None takes the models as they are.
+
+    Raises:
+        UserError: the workflow, a model or a worker is not there.
+    """
+    workflow_class = find(config.agents.workflow)
+    policies = open_policies(config, workflow_class.roles, checkpoint=checkpoint)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    for policy in policies.learning.values():
+        policy.to(device)
+    async with open_stage(config, workflow_class, config.agents.workflow_args) as stage:
+        backends = {name: local_backend(policy.policy) for name, policy in policies.learning.items()}
+        factory = AgentFactory(config, policies, backends, stage.pool)
+        phase2 = config.training.phase2_rl
+        rollout = AgentRollout(stage.workflow, factory, policies, phase2, concurrency=config.agents.concurrency)
+        try:
+            yield rollout
+        finally:
+            await rollout.stop()

@@ -3,21 +3,68 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
 
-from orchestai.agents.budget import Budget, BudgetExceededError
-from orchestai.agents.conversation import Act, ChatModel, Conversation, Sampled
+from orchestai.agents.conversation import Act, Budget, BudgetExceededError, ChatModel, Conversation, Sampled
 from orchestai.config.section import Section
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.outcome import Outcome, Reward, RewardPart, Scored, Unscorable
+from orchestai.outcome import Outcome, Reward, RewardPart, Scored, Unscorable, reward_number
 from orchestai.sandbox import Sandbox
+from orchestai.sandbox.fences import fenced
 from orchestai.tasks.task import Task
+from orchestai.text.spoken import enclosed, spoken
 from orchestai.training.rl.rollouts.rows import rows_of
 from orchestai.types import Episode, TokenDecisions, Trajectory, Turn
+from orchestai.workers.prompting import source
+
+_UNPRINTABLE = re.compile(r"[^\t\n\x20-\x7e\x80-\U0010ffff]|[\ud800-\udfff]")
+
+
+def tagged(text: str, tag: str) -> str | None:
+    """What stands in the last `<tag>...</tag>`, stripped; None where there is none."""
+    found = all_tagged(text, tag)
+    return found[-1] if found else None
+
+
+def all_tagged(text: str, tag: str) -> list[str]:
+    """What stands in each `<tag>...</tag>`, stripped, in order."""
+    opening, closing = (re.compile(f"<{slash}{tag}>", re.IGNORECASE) for slash in ("", "/"))
+    return [content.strip() for content in enclosed(spoken(text), opening, closing)]
+
+
+def verdict(text: str, yes: str, no: str) -> bool | None:
+    """Which of two words the last `<verdict>` says; None where it says neither."""
+    said = (tagged(text, "verdict") or "").casefold()
+    return {yes.casefold(): True, no.casefold(): False}.get(said)
+
+
+def verdict_reward(said: bool | None, score: float) -> float:
+    """What a verdict on something of `score` in [0, 1] is worth: the score if it approves, its complement if not.
+
+    The expectation is largest for whoever approves exactly what is worth more than a half. No verdict is worth nothing.
+    """
+    return 0.0 if said is None else score if said else 1 - score
+
+
+def program(text: str) -> str:
+    """The Python in a reply (its fence, if it has one), under the imports of well-known names that it forgot."""
+    return source.with_imports(fenced(text) or text)
+
+
+def shown(text: str, limit: int) -> str:
+    """`text` as another role may read it: no thoughts or control characters, and at most `limit` characters, the middle
+    cut out."""
+    text = _UNPRINTABLE.sub("�", spoken(text))
+    if len(text) <= limit:
+        return text
+    kept = max(limit // 2, 1)
+    return f"{text[:kept]}\n[{len(text) - 2 * kept} characters left out]\n{text[-kept:]}"
 
 
 class AttemptContext:
@@ -63,7 +110,7 @@ class AttemptContext:
 
         Args:
             outcome: the reward; or several by name, of those that the workflow names among its `rewards`, whose
-                weighted sum is the reward. One that does not apply to this attempt may be left out.
+                weighted sum is the reward. One that does not apply to this attempt may be left out, or None.
             metrics: further figures, beside turns, tokens, named rewards and what each role earned.
         """
         trajectories = tuple(map(_trajectory, self.conversations))
@@ -76,19 +123,17 @@ class AttemptContext:
             reward=reward,
             metrics={**_measured(self.conversations, trajectories), **named, **(metrics or {})},
             text=_transcript(self.conversations),
-            answer=self._last_act() if self.answer is None else self.answer,
+            answer=spoken((self._acts[-1].text if self._acts else "") if self.answer is None else self.answer),
         )
-
-    def _last_act(self) -> str:
-        return self._acts[-1].text if self._acts else ""
 
     def _reward(self, outcome: Outcome | float | Mapping[str, float]) -> Reward | Unscorable:
         if isinstance(outcome, Mapping):
             weights = self._reward_weights
-            return Reward.of({name: RewardPart(value, weights.get(name, 1.0)) for name, value in outcome.items()})
+            applies = {name: reward_number(value) for name, value in outcome.items() if value is not None}
+            return Reward.of({name: RewardPart(value, weights.get(name, 1.0)) for name, value in applies.items()})
         if isinstance(outcome, Unscorable):
             return outcome
-        return Reward(outcome.value if isinstance(outcome, Scored) else outcome)
+        return Reward(reward_number(outcome.value if isinstance(outcome, Scored) else outcome))
 
 
 class AgentWorkflow(ABC):
@@ -124,7 +169,7 @@ class AgentWorkflow(ABC):
 
 
 async def attempt(workflow: AgentWorkflow, task: Task, context: AttemptContext) -> Episode:
-    """`run`; agents that spend their budget have failed, and what no agent is to blame for is unscorable.
+    """`run`; what agents make that spend their budget is invalid, and what none is to blame for is unscorable.
 
     Raises:
         UserError: `run` gave something else than an episode, or a reward of a name that the workflow does not have.
@@ -132,7 +177,7 @@ async def attempt(workflow: AgentWorkflow, task: Task, context: AttemptContext) 
     try:
         episode = await workflow.run(task, context)
     except BudgetExceededError:
-        return context.episode(0.0, {"success": 0.0, "budget_exceeded": 1.0})
+        return replace(context.episode(0.0, {"success": 0.0, "budget_exceeded": 1.0}), valid=False)
     except InfrastructureError as error:
         return context.episode(Unscorable.of(error))
     if not isinstance(episode, Episode):

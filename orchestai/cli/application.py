@@ -18,45 +18,52 @@ from orchestai import __version__
 from orchestai.cli.options import say
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.extras import how_to_install
-from orchestai.threads.interrupts import heed_interrupts, interrupted_by
+from orchestai.interrupts import heed_interrupts, interrupted_by
 
 _COMMANDS = {
-    "run": "serving.run:run",
-    "serve": "serving.serve:serve",
+    "run": "run:run",
+    "serve": "serving:serve",
     "init": "init:init",
-    "doctor": "doctor:doctor",
-    "collect": "training.collect:collect",
-    "prepare": "training.prepare:prepare",
-    "prepare-plans": "training.prepare:prepare_plans",
-    "prepare-table": "training.prepare:prepare_table",
-    "train-base": "training.train:train_base",
-    "train-phase1": "training.train:train_phase1",
-    "train-phase2": "training.train:train_phase2",
-    "plan-run": "training.plan_run:plan_run",
-    "evaluate": "evaluation.evaluate:evaluate",
-    "evaluate-plans": "evaluation.evaluate_plans:evaluate_plans",
-    "evaluate-table": "evaluation.evaluate_table:evaluate_table",
-    "score": "evaluation.score:score",
-    "plan": "serving.plan:plan",
+    "doctor": "init:doctor",
+    "collect": "training:collect",
+    "prepare": "training:prepare",
+    "prepare-plans": "training:prepare_plans",
+    "prepare-table": "training:prepare_table",
+    "train-base": "training:train_base",
+    "train-phase1": "training:train_phase1",
+    "train-phase2": "training:train_phase2",
+    "evaluate": "evaluation:evaluate",
+    "evaluate-plans": "evaluation:evaluate_plans",
+    "evaluate-table": "evaluation:evaluate_table",
+    "score": "evaluation:score",
+    "plan": "serving:plan",
     "report": "report:report",
-    "watch": "watch:watch",
+    "watch": "report:watch",
     "demo": "demo:demo",
-    "train": "training.train:train",
-    "improve": "serving.improve:improve",
-    "promote": "serving.improve:promote",
-    "rollback": "serving.improve:rollback",
+    "train": "training:train",
+    "improve": "serving:improve",
+    "promote": "serving:promote",
+    "rollback": "serving:rollback",
     "agents": "agents:agents",
-    "keys": "serving.keys:keys",
-    "launch": "training.launch:launch",
+    "keys": "keys:keys",
+    "launch": "launch:launch",
 }
 """Where in `orchestai.cli` each command is; it is imported when it is asked for."""
-_HIDDEN = ("train",)
+_FURTHER = (
+    *("prepare-plans", "prepare-table", "evaluate-plans", "evaluate-table", "train-base"),
+    *("watch", "promote", "rollback", "launch"),
+)
+"""Commands that `orchestai --help` names below the others."""
+_HIDDEN = ("train", *_FURTHER)
 _INTERRUPTED = 130
 """Exit code after Ctrl-C, by the shells' convention."""
 _THREADS = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 """For numeric libraries, where the environment does not say otherwise. Threads meet after each of thousands of small
 operations, so where other programs run too, two are not half as fast but hundreds of times slower than one."""
-_FORMER = {
+_COLLECT_AFTER = 20_000, 20, 50
+"""Allocations after which the garbage collector looks at new objects, and how often it then looks at older ones. With
+tens of thousands of tasks, recordings and syntax trees in memory, Python's default takes a quarter of the time."""
+_AS_FLAG = {
     ("prepare", "--from"): "prepare-plans",
     ("prepare", "--from-table"): "prepare-table",
     ("prepare", "--from_table"): "prepare-table",
@@ -71,10 +78,12 @@ def _import(name: str, place: str) -> Any:
     found = resolve_name(f"orchestai.cli.{place}")
     if not isinstance(found, typer.Typer):
         alone = typer.Typer()
-        alone.command(name, hidden=name in _HIDDEN)(found)
+        alone.command(name)(found)
         found = alone
     found.info.name, found._add_completion = name, False
-    return get_command(found)
+    command = get_command(found)
+    command.hidden = name in _HIDDEN
+    return command
 
 
 class _Imported(Mapping[str, Any]):
@@ -98,11 +107,21 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         flags = (word.partition("=")[0] for word in args)
-        name = next((_FORMER[args[0], flag] for flag in flags if (args[0], flag) in _FORMER), args[0])
+        # no option begins with a digit or has a space; "-5 plus 8" is said, and looks like none behind a space
+        if args[0] == "run":
+            args = [f" {w}" if w[:1] == "-" and (w[1:2].isdigit() or " " in w.partition("=")[0]) else w for w in args]
+        name = next((_AS_FLAG[args[0], flag] for flag in flags if (args[0], flag) in _AS_FLAG), args[0])
         return super().resolve_command(ctx, [name, *args[1:]])
 
 
-app = typer.Typer(name="orchestai", cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+app = typer.Typer(
+    name="orchestai",
+    cls=_Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help=__doc__,
+    epilog=f"Further commands: {', '.join(_FURTHER)}.",
+)
 
 
 @app.callback(invoke_without_command=True)
@@ -116,6 +135,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run `orchestai` on these words or the process's own, and exit: 1 if this system failed, 2 if the user did."""
     os.environ.update(_THREADS | os.environ)  # before any of these libraries is imported
     heed_interrupts()
+    gc.set_threshold(*_COLLECT_AFTER)
     try:
         app(args=argv)
     except UserError as error:
@@ -132,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except (KeyboardInterrupt, SystemExit) as left:  # typer turns the former into the latter
         if isinstance(left, SystemExit) and left.code != _INTERRUPTED:
             raise
-        say("interrupted; what was finished is kept: repeat the command to continue, training with --resume")
+        say("interrupted; a collection or training goes on from what it finished: repeat it, training with --resume")
         sys.exit(128 + interrupted_by())
     finally:
         _leave_nothing_to_collect()

@@ -1,12 +1,32 @@
-"""`orchestai init`: a commented configuration for the models at hand."""
+"""`orchestai init`, a commented configuration for the models at hand, and `orchestai doctor`, what it finds amiss."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-from orchestai.cli.options import CONFIG, flag, run_async, say
+import typer
+
+from orchestai.cli.options import CONFIG, ConfigFile, Overrides, flag, latest_checkpoint, run_async, say
 from orchestai.errors import UserError
+
+
+def doctor(
+    config: ConfigFile = CONFIG,
+    checkpoint: Annotated[str | None, flag("checkpoint", "Planner; else the latest in checkpoints/, if any.")] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Say what works here: Python, torch, sandbox, models and keys, disk, checkpoint; each with its mend."""
+    from orchestai.config import FIRST_POOL, load_config
+    from orchestai.doctor import examine
+
+    planner = checkpoint or latest_checkpoint()
+    loaded = load_config(config, overrides or [], default=None if planner else FIRST_POOL)
+    findings = run_async(examine(loaded, planner))
+    for finding in findings:
+        print(finding)
+    if any(finding.needed and not finding.there for finding in findings):
+        raise typer.Exit(1)
 
 
 def init(

@@ -1,4 +1,4 @@
-"""`orchestai report`: one page that shows a run."""
+"""`orchestai report`, one page that shows a run, and `orchestai watch`, the same while it runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestai.cli.options import CONFIG, ConfigFile, say
+from orchestai.cli.options import CONFIG, ConfigFile, flag, say
 
 
 def report(
@@ -35,3 +35,19 @@ def served_feedback(config: Path) -> dict[str, dict[str, Any]]:
 
     database = load_config(config).serving.database
     return {run_id: asdict(said) for run_id, said in all_feedback(database).items()}
+
+
+def watch(
+    paths: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, or logs.")],
+    port: Annotated[int, flag("port", "0 takes a free one.", minimum=0)] = 8765,
+    config: ConfigFile = CONFIG,
+) -> None:
+    """Show a run while it goes on, in a page on this machine, until Ctrl-C. The run is only read."""
+    from orchestai.report.watch import watch as watch_until_interrupted
+
+    watch_until_interrupted(
+        paths,
+        port,
+        lambda address: say(f"watching at {address} (Ctrl-C ends it)"),
+        feedback=lambda: served_feedback(config),
+    )

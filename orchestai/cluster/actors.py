@@ -15,11 +15,11 @@ from ray import cloudpickle
 from ray import exceptions as lost
 
 from orchestai.cluster import host
-from orchestai.cluster.facts import Facts
+from orchestai.cluster.environment import Facts
 from orchestai.cluster.joining import is_own
 from orchestai.config import RayConfig
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.threads.background_loop import BackgroundLoop
+from orchestai.threads import BackgroundLoop
 
 _LOG = logging.getLogger(__name__)
 _CALLS_AT_A_TIME = 10_000
@@ -179,9 +179,14 @@ class ActorPool(Generic[F]):
             except _lost() as error:
                 reason = str(error).strip().partition("\n")[0]
                 if seat.actor is actor:
-                    self._replace(seat)
+                    seat.is_up = False
+                    ray.kill(seat.actor)
+                    seat.actor = self._spawn()
+                    self._await(seat, self.facts)
             finally:
-                await self._leave(seat)
+                async with self._room:
+                    seat.in_flight -= 1
+                    self._room.notify_all()
         raise InfrastructureError("node", f"lost by {self._config.tries} actors of the cluster; the last: {reason}")
 
     async def _enter(self) -> _Seat:
@@ -199,18 +204,6 @@ class ActorPool(Generic[F]):
                     if not any(seat.is_up for seat in self._seats):
                         reason = f"no actor of the cluster is left, and none came up within {self._config.wait_s:g} s"
                         raise InfrastructureError("node", reason) from None
-
-    async def _leave(self, seat: _Seat) -> None:
-        async with self._room:
-            seat.in_flight -= 1
-            self._room.notify_all()
-
-    def _replace(self, seat: _Seat) -> None:
-        """Put a new actor in the place of one that was lost, on whichever node has room."""
-        seat.is_up = False
-        ray.kill(seat.actor)
-        seat.actor = self._spawn()
-        self._await(seat, self.facts)
 
     def _await(self, seat: _Seat, like: F) -> None:
         """Let the actor of a seat be asked as soon as it is up, if it is like the others."""

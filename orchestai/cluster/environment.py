@@ -4,9 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from orchestai.errors import UserError
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What any actor is.
+
+    Attributes:
+        name: of its process, in words.
+    """
+
+    name: str
+
+    def difference(self, other: Any) -> str:
+        """Why results there might differ from those of another actor with these facts; empty where they will not."""
+        return ""
+
 
 _KEPT = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV"})
 _KEPT_PREFIXES = (

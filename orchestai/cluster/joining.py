@@ -13,7 +13,7 @@ import ray
 from ray import exceptions as lost
 
 from orchestai.config import RayConfig
-from orchestai.config.aliases.table import processes
+from orchestai.config.aliases import processes
 from orchestai.errors import UserError
 
 _TO_REACH_S = 10.0
@@ -83,7 +83,9 @@ def _join(config: RayConfig) -> None:
         ray.init(address=_HERE, namespace=_OWN, num_cpus=os.cpu_count(), include_dashboard=False, **quiet)
         return
     try:
-        _knock(address)
+        host, _, port = address.rpartition(":")
+        if "/" not in host and port.isdecimal():  # not ray://HOST:PORT
+            socket.create_connection((host.strip("[]"), int(port)), _TO_REACH_S).close()
         with _one_try():
             ray.init(address=address, **quiet)
     except (OSError, RuntimeError, ValueError, lost.RayError) as error:
@@ -92,13 +94,6 @@ def _join(config: RayConfig) -> None:
             f"{key}: no cluster at {address}: {said}; give the address that `ray start --head` printed, or `{_HERE}` "
             "for a Ray of this machine"
         ) from None
-
-
-def _knock(address: str) -> None:
-    """Raise an `OSError` where nothing listens at HOST:PORT, without Ray's 40 seconds."""
-    host, _, port = address.rpartition(":")
-    if "/" not in host and port.isdecimal():  # not ray://HOST:PORT
-        socket.create_connection((host.strip("[]"), int(port)), _TO_REACH_S).close()
 
 
 @contextmanager

@@ -1,10 +1,18 @@
 """The typed configuration: sections by concern, and how they are read."""
 
-from orchestai.config.adam import AdamConfig
 from orchestai.config.backend import BackendConfig, RaySamplingConfig, VllmConfig
-from orchestai.config.contract import Contract
-from orchestai.config.load import DEFAULT_CONFIG, FIRST_POOL, check_workers, load, load_config, read
-from orchestai.config.place import PlaceConfig, RayConfig
+from orchestai.config.load import (
+    DEFAULT_CONFIG,
+    FIRST_POOL,
+    Config,
+    LoggingConfig,
+    Phase1Config,
+    TrainingConfig,
+    check_workers,
+    load,
+    load_config,
+    read,
+)
 from orchestai.config.planner import (
     BASE,
     CACHE_DIR,
@@ -17,7 +25,7 @@ from orchestai.config.planner import (
     TinyConfig,
 )
 from orchestai.config.rl import (
-    AggregationConfig,
+    AdamConfig,
     OptimizationConfig,
     Phase2Config,
     PlansConfig,
@@ -27,10 +35,8 @@ from orchestai.config.rl import (
     SamplingConfig,
     WatchConfig,
 )
-from orchestai.config.root import Config, LoggingConfig, TrainingConfig
-from orchestai.config.running import ExecutionConfig, SandboxConfig, TasksConfig
-from orchestai.config.serving import ServingConfig
-from orchestai.config.supervised import Phase1Config
+from orchestai.config.running import ExecutionConfig, PlaceConfig, RayConfig, SandboxConfig, TasksConfig
+from orchestai.config.serving import Contract, ServingConfig
 from orchestai.config.workers import (
     McpServerConfig,
     McpToolConfig,
@@ -48,7 +54,6 @@ __all__ = [
     "OF_SERVING",
     "TINY",
     "AdamConfig",
-    "AggregationConfig",
     "BackendConfig",
     "Config",
     "Contract",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -10,10 +9,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from orchestai.config import (
     CACHE_DIR,
-    AggregationConfig,
     LoggingConfig,
     LoraConfig,
-    Phase2Config,
     PlaceConfig,
     RlConfig,
     SandboxConfig,
@@ -21,10 +18,10 @@ from orchestai.config import (
     WorkersConfig,
 )
 from orchestai.config.backend import BackendConfig
-from orchestai.config.formats import MixedPrecision, WeightFormat
-from orchestai.config.section import RootSection, Section
+from orchestai.config.planner import MixedPrecision, WeightFormat
+from orchestai.config.section import Section
 
-CreditRule: TypeAlias = Literal["outcome", "role", "turn", "return_to_go", "joint", "context"]
+CreditRule: TypeAlias = Literal["outcome", "role", "turn", "return_to_go", "joint"]
 
 
 class BudgetConfig(Section):
@@ -93,7 +90,7 @@ class AgentModelConfig(BackendConfig):
         return self
 
 
-class AgentsConfig(AggregationConfig):
+class AgentsConfig(Section):
     workflow: str = ""
     """A workflow's name (`orchestai agents train ?` lists them) or `module:Class`."""
     workflow_args: dict[str, Any] = Field(default={})
@@ -108,11 +105,11 @@ class AgentsConfig(AggregationConfig):
     """Roles that do not learn, and who speaks for them: a worker of `workers.pool` or a model of `workers.models`."""
     credit: CreditRule = "outcome"
     """What an act is credited with. `outcome`: the episode's reward. `role`: its role's. `turn`: the outcome
-    and, before the last, its own (MT-GRPO). `return_to_go`: its own and all that followed. `joint`: the return of the
-    joint action (MAGRPO). `context`: its own, compared with acts that answered the same prompt (AT-GRPO). See
-    docs/agents/agents.md."""
+    and, but for the last of several, its own (MT-GRPO). `return_to_go`: its own and all that followed. `joint`: the
+    return of the joint action (MAGRPO).
+    See docs/agents/agents.md."""
     turn_advantage_coef: float = Field(1.0, ge=0)
-    """credit turn: weight of a turn's own advantage, beside the outcome's, in turns before the last."""
+    """credit turn: weight of a turn's own advantage, beside the outcome's, but for the last of several."""
     gamma: float = Field(1.0, ge=0, le=1)
     """credit return_to_go: discount per turn."""
     reward_weights: dict[str, float] = Field(default={})
@@ -125,22 +122,6 @@ class AgentsConfig(AggregationConfig):
     """Passes over the training tasks, instead of `training.phase2_rl.num_episodes`; where `num_updates` is given, that
     counts."""
 
-    @model_validator(mode="after")
-    def _sums_of_outcomes(self) -> AgentsConfig:
-        if self.multi_objective_aggregation == "sum_then_normalize":
-            return self
-        if self.credit not in ("outcome", "role", "turn"):
-            raise ValueError(
-                "multi_objective_aggregation=normalize_then_sum is about rewards of episodes, and "
-                f"credit={self.credit} adds or compares others with them; set agents.credit to outcome, role or turn"
-            )
-        if not self.whiten_advantages and self.credit != "outcome":
-            raise ValueError(
-                f"whiten_advantages=false leaves advantages in standard deviations of the rewards of episodes, and "
-                f"credit={self.credit} compares others, too; set agents.credit to outcome, or leave it out"
-            )
-        return self
-
 
 class AgentTrainingConfig(Section):
     phase2_rl: RlConfig = RlConfig()
@@ -149,17 +130,8 @@ class AgentTrainingConfig(Section):
     """With several processes: longest that one waits for the others. Past it, or where one of them dies, all end with a
     message."""
 
-    @field_validator("phase2_rl", mode="before")
-    @classmethod
-    def _without_defaults_of_plans(cls, given: Any) -> Any:
-        """Leave out what earlier versions wrote into `agents.config.yaml`: keys about plans, with their defaults."""
-        if not isinstance(given, Mapping):
-            return given
-        default = Phase2Config().model_dump(mode="json", exclude=set(RlConfig.model_fields))
-        return {key: value for key, value in given.items() if key not in default or value != default[key]}
 
-
-class AgentConfig(RootSection):
+class AgentConfig(Section):
     """All of it."""
 
     agents: AgentsConfig = AgentsConfig()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from orchestai.config.rl import RlConfig
 from orchestai.config.secrets import refuse_secret_url
@@ -93,20 +93,12 @@ class VllmConfig(HandoverConfig):
 class BackendConfig(Section):
     """The part of a language model's section that says what samples from it in phase 2."""
 
-    backend: Literal["transformers", "vllm", "vllm_server", "ray", "replay"] = "transformers"
+    backend: Literal["transformers", "vllm", "vllm_server", "ray"] = "transformers"
     """Phase 2: what writes. `transformers`: the model that learns. `vllm`: an engine in this process. `vllm_server`:
     one behind a server. `ray`: copies of the model on the nodes of a cluster. All of these take over the weights after
-    every update. `replay`: `recording`."""
+    every update."""
     vllm: VllmConfig = VllmConfig()
     ray: RaySamplingConfig = RaySamplingConfig()
-    recording: Path | None = None
-    """Phase 2: file (.jsonl) to which completions and executions are appended; `replay` reads them from it instead."""
-
-    @model_validator(mode="after")
-    def _something_to_replay(self) -> BackendConfig:
-        if self.backend == "replay" and self.recording is None:
-            raise ValueError("backend replay needs a file to replay; set `recording` beside it")
-        return self
 
     @property
     def samples_elsewhere(self) -> bool:

@@ -6,21 +6,97 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 from yaml import YAMLError
 
-from orchestai.config.deprecated_keys import MOVED
-from orchestai.config.root import Config
+from orchestai.config.planner import PlannerConfig
+from orchestai.config.rl import AdamConfig, Phase2Config, RewardsConfig, choose_form
+from orchestai.config.running import ExecutionConfig, SandboxConfig, TasksConfig
 from orchestai.config.secrets import SECRET, secret_variables
 from orchestai.config.section import Section
+from orchestai.config.serving import Contract, ServingConfig
 from orchestai.config.workers import WorkersConfig
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean, find_modules_beside
 from orchestai.shipped import shipped
+
+
+class Phase1Config(AdamConfig):
+    batch_size: int = Field(32, ge=1)
+    learning_rate: float = Field(1e-4, gt=0)
+    lr_schedule: Literal["plateau", "linear"] = "plateau"
+    """`plateau`: the learning rate falls to a third after an epoch that hardly lowered the validation loss. `linear`:
+    it falls to 0 with the last batch of the last epoch, so a resumed run cannot have more of them."""
+    num_epochs: int = Field(50, ge=1)
+    lambda_dag: float = Field(0.3, ge=0)
+    """Weight of the DAG-validity loss."""
+    train_data_size: int = Field(300, ge=1)
+    """Most tasks that `prepare` writes."""
+    keep: Literal["success", "best"] = "success"
+    """`success`: `prepare` leaves out tasks that no execution solved. `best`: it keeps their best execution too, for
+    what it teaches about decomposition where that is known to be right."""
+    mixture: tuple[str, ...] = ()
+    """heads: plans that `prepare` adds to those of the logs, to teach more wordings than a suite has: `instructions`,
+    which ships, and training files that `prepare-plans --free` wrote."""
+    mixture_augmentations: int = Field(0, ge=0)
+    """Variations of the mixture's chains that `prepare` adds: with the words of other plans' steps in place of theirs.
+    Wording of other styles is understood better with them; they must be English."""
+    synthetic_augmentations: int = Field(1000, ge=0)
+    """Augmented examples that `prepare` adds (fewer when no more distinct ones exist)."""
+    source_temperature: float = Field(1.0, ge=1)
+    """heads: above 1, small sources of examples are drawn more often: by their size to the power of 1 over this."""
+    weight_decay: float = Field(0.01, ge=0)
+    patience: int = Field(8, ge=1)
+    """Epochs without better plans of what is held out, or as good ones at a lower loss, before training stops."""
+    seed: int = 0
+
+
+class TrainingConfig(Section):
+    phase1_supervised: Phase1Config = Phase1Config()
+    phase2_rl: Phase2Config = Phase2Config()
+    timeout_s: float = Field(3600.0, gt=0)
+    """With several processes: longest that one waits for the others, which may have to execute more plans, or slower
+    ones. Past it, or where one of them dies, all end with a message."""
+
+
+class LoggingConfig(Section):
+    trackers: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    """Besides the console and metrics.jsonl."""
+    project: str = "orchestai"
+    """Name of the wandb project."""
+    entity: str | None = None
+    """The wandb team or user; null is the default of whoever is logged in (or WANDB_ENTITY)."""
+
+
+class Config(Section):
+    planner: PlannerConfig = PlannerConfig()
+    workers: WorkersConfig
+    tasks: TasksConfig = TasksConfig()
+    execution: ExecutionConfig = ExecutionConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    contract: Contract = Contract()
+    serving: ServingConfig = ServingConfig()
+    training: TrainingConfig = Field(TrainingConfig(), validate_default=True)
+    rewards: RewardsConfig = Field(RewardsConfig(), validate_default=True)
+    logging: LoggingConfig = LoggingConfig()
+
+    @field_validator("training")
+    @classmethod
+    def _correct_what_an_engine_samples(cls, training: TrainingConfig, info: ValidationInfo) -> TrainingConfig:
+        if "planner" not in info.data:
+            return training
+        corrected = info.data["planner"].language.with_correction(training.phase2_rl)
+        return training.model_copy(update={"phase2_rl": corrected})
+
+    @field_validator("rewards")
+    @classmethod
+    def _settle_the_form(cls, rewards: RewardsConfig, info: ValidationInfo) -> RewardsConfig:
+        return choose_form(rewards, info.data["training"].phase2_rl) if "training" in info.data else rewards
+
 
 DEFAULT_CONFIG = Path("config.yaml")
 FIRST_POOL = Path(__file__).with_name("first_pool.yaml")
@@ -70,7 +146,10 @@ def load(section: type[S], path: Path | None, overrides: Sequence[str] = ()) -> 
     try:
         return section.model_validate(raw, context={"folder": path.parent if path else Path()})
     except ValidationError as error:
-        raise UserError(f"{path or 'the configuration'}: {_explain(section, error, raw)}") from None
+        wrong = {".".join(map(str, fault["loc"])) for fault in error.errors()}
+        said = wrong <= {override.partition("=")[0] for override in overrides}
+        place = "on the command line" if said else path or "the configuration"
+        raise UserError(f"{place}: {_explain(section, error, raw)}") from None
 
 
 def read(path: Path | None, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -91,7 +170,7 @@ def read(path: Path | None, overrides: Sequence[str] = ()) -> dict[str, Any]:
     for override in overrides:
         key, equals, _ = override.partition("=")
         if not equals or not key or key.startswith("-"):
-            raise UserError(f"override {override!r}: write it as section.key=value")
+            raise UserError(f"override {override!r}: write it as section.key=value; quote a text of several words")
         try:
             loaded = OmegaConf.merge(loaded, OmegaConf.from_dotlist([override]))
         except (YAMLError, OmegaConfBaseException, ValueError, IndexError) as error:
@@ -114,8 +193,6 @@ def _explain(section: type[Section], error: ValidationError, raw: Any) -> str:
     first = error.errors()[0]
     loc = [str(part) for part in first["loc"]]
     key = ".".join(loc)
-    if first["type"] == "extra_forbidden" and key in MOVED:
-        return f"{key} is gone: {MOVED[key]} (value {first['input']!r})"
     if first["type"] == "extra_forbidden":
         known = list(_known_keys(section, loc[:-1]))
         hint = _nearest(loc[-1], known)

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from orchestai.config.backend import BackendConfig
-from orchestai.config.formats import MixedPrecision, WeightFormat
 from orchestai.config.section import Section
+
+WeightFormat: TypeAlias = Literal["float32", "bfloat16", "float16"]
+
+
+def _no(value: Any) -> Any:
+    """YAML reads a bare `no` as false."""
+    return "no" if value is False else value
+
+
+MixedPrecision: TypeAlias = Annotated[Literal["no", "bf16", "fp16"], BeforeValidator(_no)]
+
 
 TINY = "tiny"
 NOTHING = "none"
@@ -92,9 +102,6 @@ class LanguageConfig(BackendConfig):
     candidates: int = Field(1, ge=1)
     """Plans written for a task where none is sampled to learn from: one greedily, the others drawn. Taken is the valid
     one that shares most steps and edges with the others; how many of them are the same plan is its confidence."""
-    constrained: bool = False
-    """Let the model write nothing but plans of this pool (needs the extra `constrained`). Greedy plans only: samples
-    to learn from are drawn freely."""
     lora: LoraConfig | None = None
     """Train adapters; null trains the whole model, as `tiny` needs, which has learned nothing before."""
     load_in_4bit: bool = False
@@ -188,8 +195,7 @@ class PlannerConfig(Section):
     takes, and `whole`, the instruction as one step for the cascade or the dearest worker. Empty: its plan is followed
     in any case."""
     allow_new_pool: bool = False
-    """Plan for a pool other than the one in the checkpoint: workers are matched by their cards, and where `run` and
-    `serve` would ask tools alone for a step, the last of `workers.cascade` is asked after them."""
+    """Plan for a pool other than the one in the checkpoint: workers are matched by their cards."""
 
     @model_validator(mode="after")
     def _steps_in_order(self) -> PlannerConfig:

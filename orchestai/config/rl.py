@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from orchestai.config.adam import AdamConfig
 from orchestai.config.section import Section
 
 
-class AggregationConfig(Section):
-    """How several named rewards of an attempt become its advantage."""
+class AdamConfig(Section):
+    """AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101) on clipped gradients."""
 
-    multi_objective_aggregation: Literal["sum_then_normalize", "normalize_then_sum"] = "sum_then_normalize"
-    """Several named rewards: `sum_then_normalize` compares their weighted sum within the group (GRPO).
-    `normalize_then_sum` compares each by itself, in its standard deviations, and sums that by weight (GDPO, arXiv
-    2601.05242); for algorithms in standard deviations of the group. Agents: with credit `outcome`, `role` or `turn`."""
-    whiten_advantages: bool = True
-    """normalize_then_sum: divide the sum by its standard deviation over the batch, so that advantages do not grow with
-    the number of rewards and their weights. Agents: false needs credit `outcome`."""
+    learning_rate: float = Field(3e-5, gt=0)
+    optimizer: Literal["adamw", "adamw_8bit"] = "adamw"
+    """`adamw_8bit` keeps the moments in 8 bits (Dettmers et al. 2022, arXiv 2110.02861): 2 bytes per weight instead of
+    8. Needs the package bitsandbytes, on GPUs and processors alike, and weights that every process holds whole."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Share of every weight, times the learning rate, that a step takes away."""
+    max_grad_norm: float = Field(1.0, gt=0)
+    """A longer gradient is scaled to this norm."""
 
 
-class RewardsConfig(AggregationConfig):
+class RewardsConfig(Section):
     """What an execution is worth; docs/reinforcement.md has both formulas."""
 
     success: Literal["fraction", "all"] = "all"
@@ -57,6 +57,9 @@ class RewardsConfig(AggregationConfig):
         return self
 
 
+LossType: TypeAlias = Literal["grpo", "dr_grpo", "dapo", "bnpo", "gspo", "cispo", "reinforce", "rloo"]
+
+
 class OptimizationConfig(AdamConfig):
     """How weights change: algorithm, loss, learning rate, batches of the optimizer."""
 
@@ -69,8 +72,7 @@ class OptimizationConfig(AdamConfig):
     num_episodes: int = Field(1000, ge=1)
     """Tasks attempted in total; each is planned `num_generations` times."""
     num_updates: int | None = Field(None, ge=1)
-    """Updates in total, instead of `num_episodes`: a batch ends with its pass over the tasks, and may attempt more than
-    `tasks_per_update` (`dynamic_sampling`), so that tasks do not tell the number of updates."""
+    """Updates in total, instead of `num_episodes`: a batch ends with its pass over the tasks."""
     gamma: float | None = Field(None, ge=0, le=1)
     """PPO: discount per decision. null: 0.99 over a planner's decisions, 1 over a language model's tokens."""
     lambda_gae: float | None = Field(None, ge=0, le=1)
@@ -79,10 +81,6 @@ class OptimizationConfig(AdamConfig):
     """Clip range of the ratio. null: 0.2; gspo, whose ratio is a mean over a row: 3e-4 downwards and 4e-4 upwards."""
     epsilon_high: float | None = Field(None, gt=0)
     """Upper clip range where it differs from the lower (DAPO's clip-higher: 0.28)."""
-    delta: float | None = Field(None, gt=1)
-    """Upper bound of the ratio of decisions that were worse than expected (dual clip, say 3); null for none."""
-    max_ratio: float | None = Field(None, ge=1)
-    """cispo: largest ratio with which a decision is weighed. null: 5."""
     num_iterations: int = Field(1, ge=1)
     """Passes over one batch."""
     num_minibatches: int = Field(1, ge=1)
@@ -93,29 +91,16 @@ class OptimizationConfig(AdamConfig):
     """Most slots in one forward pass of learning, instead of `micro_batch_size` plans: decisions, or, of a language
     model, tokens, with a prompt that plans share counted once. A plan with more makes a pass alone. Changes memory,
     never the result."""
-    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "gspo", "cispo", "reinforce", "rloo"] = "dapo"
+    loss_type: LossType = "dapo"
     """GRPO's variant: how advantages are scaled, ratios are bounded and slots are averaged (PPO ignores it)."""
     mask_truncated: bool = False
     """Leave what a language model had to stop writing at its limit of tokens out of the loss (DAPO's overlong
     filtering). Its reward still counts in the baseline of the others."""
-    overlong_buffer: int | None = Field(None, ge=1)
-    """What a language model writes into the last so many tokens before its limit costs it up to `overlong_penalty`,
-    token by token, and all of it where it was cut off (DAPO's soft overlong punishment); null for no penalty."""
-    overlong_penalty: float = Field(0.5, ge=0)
-    """overlong_buffer: the whole penalty, in shares of a success (`alpha`, and a reward of 1 of agents). DAPO's is half
-    of what lies between its rewards, which are -1 and 1. An invalid plan is charged all of it, however short."""
     value_coef: float = Field(0.5, ge=0)
     """PPO: weight of the value loss."""
-    value_clip: float | None = Field(0.2, gt=0)
-    """PPO: clip range of the value, null for none."""
     value_learning_rate: float | None = Field(None, gt=0)
     """PPO: learning rate of the value heads. null: 0.05 over their width, so that a step changes a value by about 0.05
     rewards at most, whatever the rate at which the policy learns."""
-    value_warmup_updates: int = Field(0, ge=0)
-    """PPO: first updates in which the value heads learn alone, and the policy stays as it is."""
-    top_entropy_quantile: float = Field(1.0, gt=0, le=1)
-    """Share of the decisions of an optimizer step that the policy learns from: those of the highest entropy (0.2 in
-    arXiv 2506.01939). Below 1 every batch is read once more, to know the entropies of the whole step beforehand."""
     entropy_coef: float = Field(0.01, ge=0)
     """Weight of the entropy bonus."""
     kl_coef: float = Field(0.0, ge=0)
@@ -130,27 +115,12 @@ class SamplingConfig(Section):
     """Attempts per task (the group)."""
     tasks_per_update: int = Field(16, ge=1)
     """Tasks whose attempts make one batch."""
-    dynamic_sampling: bool = False
-    """Replace groups whose rewards do not differ by groups of further tasks, until `tasks_per_update` groups differ
-    (DAPO). Where they still do not after `max_resampling_rounds`, or the pass over the tasks ends, the batch is filled
-    up with groups that do not differ. `num_episodes` counts every task that was attempted."""
-    max_resampling_rounds: int = Field(3, ge=1)
-    """dynamic_sampling: how often the groups of one batch are replaced at most."""
     temperature: float = Field(1.0, gt=0)
     """Sampling temperature of the explored decisions; also applied when they are scored."""
-    on_policy: bool = True
-    """Sample a batch only when all former ones have been learned from. If false, the next batches are sampled while the
-    present one is executed."""
-    max_staleness: int = Field(1, ge=1)
-    """on_policy false: most updates between the sampling of a plan and learning from it; so many batches are sampled
-    ahead. An older plan is unscorable."""
     sampler_correction: Literal["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"] | None = None
     """Weigh each decision (`token`) or plan (`sequence`) by its probability under the planner over that under what drew
-    it, for samplers that compute otherwise than the planner scores (vLLM). A weight outside `sampler_ratio_min` and
-    `sampler_ratio_max` becomes the nearer of them (`truncate`) or 0 (`mask`). null: `token_truncate` with a vLLM
-    backend, else none."""
-    sampler_ratio_min: float = Field(0.0, ge=0)
-    sampler_ratio_max: float = Field(3.0, gt=0)
+    it, for samplers that compute otherwise than the planner scores (vLLM). A weight above 3 becomes 3 (`truncate`) or 0
+    (`mask`). null: `token_truncate` with a vLLM backend, else none."""
 
 
 class RewardWeights(Section):
@@ -180,10 +150,6 @@ class WatchConfig(Section):
     """save_every: how many of these folders are kept, the latest; null keeps all."""
     flat_patience: int = Field(20, ge=1)
     """Updates in a row from which nothing can be learned, because every advantage is 0, before training stops."""
-    min_entropy: float | None = Field(None, ge=0)
-    """Training stops where the explored decisions' mean entropy (in nats) stays below this; null never stops it."""
-    collapse_patience: int = Field(10, ge=1)
-    """Updates in a row for which `min_entropy`, or a planner's `max_invalid_share`, must be missed."""
 
 
 class RlConfig(OptimizationConfig, SamplingConfig, WatchConfig):
@@ -193,8 +159,6 @@ class RlConfig(OptimizationConfig, SamplingConfig, WatchConfig):
 class PlansConfig(Section):
     """Which plans are attempted, and how their decisions are credited."""
 
-    executions_per_plan: int = Field(1, ge=1)
-    """Executions whose mean reward a plan gets."""
     max_steps_per_episode: int = Field(50, ge=1)
     """Most steps (subtasks) of one plan; a longer plan counts as invalid."""
     explore: tuple[Literal["stop", "span", "type", "worker", "fallback", "edge"], ...] = ("worker", "fallback")
@@ -204,17 +168,15 @@ class PlansConfig(Section):
     """`plan`: every decision is credited with the plan's reward. `step`: with what its own step earned, and with the
     plan's success only where no other step failed its check; for GRPO (`dr_grpo`) that explores workers and fallbacks
     alone, with the `dataflow` assembler, where no step's answer depends on another's."""
-    preference_share: float = Field(0.0, ge=0, le=1)
-    """Share of the tasks, drawn anew for every update, that are planned and rewarded by a preference: `prefer` is drawn
-    from 0 to 1, and for one of four of them so is how much of the price is time. The others are planned and rewarded
-    as configured. A planner that has learned this chooses workers itself where `prefer` is asked for and it has no
-    estimate of them."""
     max_invalid_share: float | None = Field(None, ge=0, le=1)
-    """Training stops where a larger share of the sampled plans stays invalid; null never stops it."""
+    """Training stops where a larger share of the sampled plans stays invalid for ten updates; null never stops it."""
 
 
 class Phase2Config(RlConfig, PlansConfig, RewardWeights):
     """All keys of a planner's `training.phase2_rl`, side by side; code asks for the part that it needs."""
+
+    loss_type: LossType = "dr_grpo"
+    """As of agents, but for the default: without a division by the deviation a small difference of cost stays small."""
 
 
 def choose_form(rewards: RewardsConfig, weights: RewardWeights) -> RewardsConfig:
@@ -225,12 +187,6 @@ def choose_form(rewards: RewardsConfig, weights: RewardWeights) -> RewardsConfig
     """
     absolute = [f"training.phase2_rl.{key}" for key in _ABSOLUTE if getattr(weights, key) is not None]
     form = rewards.form or ("absolute" if absolute else "relative")
-    if form == "absolute" and rewards.multi_objective_aggregation == "normalize_then_sum":
-        raise ValueError(
-            f"multi_objective_aggregation=normalize_then_sum weighs rewards by shares of a success, and "
-            f"{' and '.join(absolute) or 'rewards.form'} asks for the absolute form, which charges per US dollar and "
-            "millisecond; leave one or the other out"
-        )
     if form == "relative" and absolute:
         raise ValueError(
             f"rewards.form is relative, but {_are(absolute)} of the absolute form; weigh cost and "

@@ -7,9 +7,36 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from orchestai.config.found_path import FoundName
-from orchestai.config.place import PlaceConfig
-from orchestai.config.section import Section
+from orchestai.config.section import FoundName, Section
+
+
+class RayConfig(Section):
+    """backend ray: actors that each hold a sandbox and the workers. Nodes need this version of OrchestAI. What samples
+    there (`planner.language.backend` or `model.backend` ray) takes `address`, `env`, `tries` and `wait_s` from here."""
+
+    address: str | None = None
+    """HOST:PORT of a cluster's head, or `auto` on one of its nodes; `local` starts Ray on this machine, as null does
+    where there is no RAY_ADDRESS to join."""
+    num_workers: int | None = Field(None, ge=1)
+    """Actors of each process, each with `sandbox.workers` programs at a time and as many CPUs; null takes what the
+    cluster has CPUs and GPUs for, shared among the processes of a training."""
+    gpus_per_worker: float = Field(0.0, ge=0)
+    """GPUs of an actor, for workers that are models run by itself."""
+    env: tuple[str, ...] = ()
+    """Environment variables of this machine that actors get, such as [OPENAI_API_KEY]. Beside these they keep what a
+    process needs to run (PATH, HOME, PYTHONPATH, caches of models), and nothing else."""
+    tries: int = Field(3, ge=1)
+    """Actors to which an execution, a program or a share of what is sampled goes that lose it, since their node or they
+    died; then it is unscorable."""
+    wait_s: float = Field(120.0, gt=0)
+    """Seconds to wait for actors, at the beginning and where all are lost."""
+
+
+class PlaceConfig(Section):
+    backend: Literal["local", "ray"] = "local"
+    """Where programs and workflows run. `ray`: on the nodes of a cluster, with equal results (docs/machines/ray.md)."""
+    ray: RayConfig = RayConfig()
+
 
 TaskField: TypeAlias = Literal[
     "instruction",
@@ -88,7 +115,11 @@ class ExecutionConfig(PlaceConfig):
 class SandboxConfig(Section):
     level: Literal["strict", "auto", "process"] = "auto"
     """`strict`: programs are isolated by namespaces (Linux), or the command refuses to run. `auto`: they are where the
-    system allows it; elsewhere limits alone hold them, with a warning. `process`: limits alone, for trusted code."""
+    system allows it; elsewhere programs are refused, and all else runs. `process`: limits alone, for trusted code."""
+    open_verdicts: Literal["mark", "refuse"] = "mark"
+    """Some tests need objects, functions or the world of a program, so they run in its process, where forgery is
+    detected at best. `mark`: such a verdict counts, and `open` stands in verdict, log and metrics. `refuse`: it is
+    unscorable."""
     workers: int = Field(2, ge=1)
     """Programs run at a time."""
     wall_s: float = Field(20.0, gt=0)

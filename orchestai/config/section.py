@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from omegaconf import OmegaConf
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
 
-from orchestai.config.deprecated_keys import under_new_keys
-from orchestai.config.written import as_yaml
+P = TypeVar("P", str, Path)
+
+
+def _found(path: P, info: ValidationInfo) -> P:
+    """`path` itself where the working directory has it, else as the configuration's own folder has it, if it does."""
+    folder: Path | None = (info.context or {}).get("folder")
+    if folder is None or Path(path).exists() or not (beside := folder / path).exists():
+        return path
+    return type(path)(beside)
+
+
+FoundPath: TypeAlias = Annotated[Path, AfterValidator(_found)]
+FoundName: TypeAlias = Annotated[str, AfterValidator(_found)]
+"""A path, or a name of something that is no file."""
+
+
+_INTERPOLATION = re.compile(r"(\\*)(\$\{)")
+
+
+def as_yaml(raw: Mapping[str, Any]) -> str:
+    """The mapping as YAML; `${` in a text is no interpolation, so that a text of others reads nothing from here."""
+    return OmegaConf.to_yaml(OmegaConf.create(_escaped(raw)))
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _escaped(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_escaped(item) for item in value]
+    return _INTERPOLATION.sub(r"\1\1\\\2", value) if isinstance(value, str) else value
 
 
 class Section(BaseModel):
@@ -18,12 +50,3 @@ class Section(BaseModel):
     def to_yaml(self) -> str:
         """As resolved; `config.load` reads it back to an equal object."""
         return as_yaml(self.model_dump(mode="json"))
-
-
-class RootSection(Section):
-    """A whole configuration; keys that earlier versions had elsewhere are understood, with a warning."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_an_earlier_version(cls, given: Any) -> Any:
-        return under_new_keys(given) if isinstance(given, dict) else given

@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from orchestai.config.contract import Contract
 from orchestai.config.section import Section
+
+
+class Contract(Section):
+    """What holds for one answer; a limit that is null does not hold."""
+
+    max_cost_usd: float | None = Field(None, ge=0, le=1e9, allow_inf_nan=False)
+    """US dollars that the answer may cost, in the worst case that its plan admits."""
+    deadline_s: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """Seconds after which there is an answer, whole or partial; planning included."""
+    max_calls: int | None = Field(None, ge=1)
+    """Requests that may be sent to models and tools, samples and repeated tries included."""
+    allow: tuple[str, ...] = ()
+    """Workers that may be asked; empty allows the whole pool."""
+    min_success: float | None = Field(None, ge=0, le=1)
+    """The least probability that the answer is right; where no choice of workers reaches it, nobody is asked."""
+    prefer: float | None = Field(None, ge=0, le=1)
+    """From 0, the least price, to 1, the most success. null leaves the choice of workers to the planner."""
+    hour_usd: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """US dollars that an hour of a worker's time is worth beside its price, where `prefer` or `min_success` choose."""
+    on_deadline: Literal["partial", "error"] = "partial"
+    """`partial`: the best answer so far is returned and marked as such. `error`: there is none."""
+
+    def less(self, spent_usd: float) -> Contract:
+        """The contract for what is left to do after so much was spent."""
+        if self.max_cost_usd is None:
+            return self
+        return self.model_copy(update={"max_cost_usd": max(0.0, self.max_cost_usd - spent_usd)})
+
 
 _MODEL = r"^[A-Za-z0-9._/-]+$"
 
@@ -35,31 +61,15 @@ class ServingConfig(Section):
     """The deadline of requests whose contract sets none."""
     queue: int = Field(256, ge=0)
     """Runs that may wait while `execution.concurrency` are in work; more are told to come again."""
-    planner_s: float = Field(10.0, gt=0)
-    """Longest wait for a plan, and never more than half of the time that there is; then the best single worker is asked
-    for the whole, and the reply says so (`degraded`)."""
     failures: int = Field(5, ge=1)
-    """After so many failures in a row a worker, or the planner, is not asked for `rest_s`, and then once, to see."""
-    rest_s: float = Field(10.0, gt=0)
-    """Seconds."""
-    parked_s: float = Field(3600.0, gt=0)
-    """How long a workflow waits for what a client's tools give."""
+    """After so many failures in a row a worker, or the planner, is not asked for ten seconds, and then once, to see."""
     max_body_bytes: int = Field(4 * 2**20, ge=1024)
     """Longest request."""
-    body_s: float = Field(20.0, gt=0)
-    """Seconds in which a request must have come whole."""
-    keep_alive_s: float = Field(10.0, gt=0)
-    """A stream in which nothing else happened for so long gets a comment, so that nobody takes it for dead."""
     database: str = "sqlite:///served/orchestai.db"
     """What servers share: keys, money, served runs, feedback. `sqlite:///PATH` for those of one machine, or
     `postgresql+psycopg://USER:PASSWORD@HOST/NAME`, in which `${oc.env:NAME}` may stand for the password."""
     lease_s: float = Field(15.0, gt=0)
     """So many seconds after a server was killed, what its runs had reserved of their keys' money expires."""
-    shadow: str | None = None
-    """A checkpoint that plans what was answered, too: nobody waits for its plans, which are lines of
-    `serving.shadow_log`."""
-    shadow_log: Path = Path("served")
-    """Folder of shadow.jsonl."""
     redact: str | None = None
     """`MODULE:FUNCTION` that is given every text of a run before it is kept, and gives what is kept in its place."""
     log_days: int | None = Field(None, ge=1)

@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from orchestai.config.found_path import FoundPath
 from orchestai.config.planner import CACHE_DIR
 from orchestai.config.secrets import refuse_secret_url, refuse_secrets
-from orchestai.config.section import Section
+from orchestai.config.section import FoundPath, Section
 
 
 class ModelConfig(Section):
@@ -34,10 +33,19 @@ class ModelConfig(Section):
     headers: dict[str, str] = Field(default={})
     """openai_api: sent with every request; `$NAME` stands for a variable of the environment. A gateway that knows you
     by one of them needs no key."""
+    body: dict[str, Any] = Field(default={})
+    """openai_api: fields of every request, added or in place of ours; null leaves one out (`{seed: null}`)."""
+    rename: dict[str, str] = Field(default={})
+    """openai_api: other names of our fields (`{max_tokens: max_completion_tokens}`). What a server refuses by name is
+    left out or renamed in any case, once it has said so."""
     timeout_s: float = Field(120.0, gt=0)
     """Seconds before one request counts as failed."""
     max_retries: int = Field(3, ge=0)
     """Further tries, with exponential backoff, after a time-out, a refused connection or a 429/5xx answer."""
+    thinking: bool = False
+    """huggingface: let a model think aloud that can be told not to (`enable_thinking` of its chat template).
+    openai_api: its replies begin with thoughts, also where their beginning is not sent: a stream waits for their end.
+    What a model thinks is paid for and left out of its answers."""
     price_per_mtok_in_usd: float | None = Field(None, ge=0)
     """US dollars per million prompt tokens that the `llm` planner pays where this is its `planner_model`. null: what
     the dearest worker with this model pays; where none has it, a local model is free, and a server's price is asked
@@ -49,9 +57,9 @@ class ModelConfig(Section):
     _no_secret_url = field_validator("base_url")(refuse_secret_url)
 
 
-ToolName: TypeAlias = Literal["stdlib_search", "calculator", "python", "units", "dates", "texts", "lists", "about"]
-WHOLE_TOOLS = frozenset({"calculator", "units", "dates", "texts", "lists", "about"})
-"""Tools that decline, where a text is wanted, whatever they do not understand to the last word."""
+ToolName: TypeAlias = Literal["stdlib_search", "calculator", "units", "dates", "texts", "lists", "about", "functions"]
+WHOLE_TOOLS = frozenset({"calculator", "units", "dates", "texts", "lists", "about", "functions"})
+"""Tools that decline whatever they do not understand to the last word."""
 _NAMESAKES = ("model", "tool", "function", "mcp", "recorded", "agents", "orchestrator")
 """Kinds that need the key of their own name."""
 
@@ -103,8 +111,6 @@ class NestedConfig(Section):
     """Its planner: a checkpoint, or a name as `orchestai run --checkpoint` takes it; null asks its cascade."""
     max_calls: int = Field(32, ge=1)
     """Requests that one of its runs may send."""
-    max_depth: int = Field(2, ge=1)
-    """How many orchestrators may ask each other in a row."""
 
 
 class WorkerConfig(Section):
@@ -128,8 +134,9 @@ class WorkerConfig(Section):
     reads: Literal["step", "task"] = "step"
     """direct, few_shot, chat: what a model is told of a step that is a function in a program: its words alone, or
     also the task around them and what the function's arguments are."""
-    writes: Literal["anything", "functions"] = "anything"
-    """model: whether it is asked for texts, too. A small one does better to decline them."""
+    writes: Literal["anything", "functions", "checked_functions"] = "anything"
+    """model: whether it is asked for texts, too, and for functions that no example checks. A small one does better to
+    decline them."""
     samples: int = Field(1, ge=1)
     """Answers drawn per request; with more than one, the first that passes the visible examples is kept."""
     temperature: float = Field(0.0, ge=0)

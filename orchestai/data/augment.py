@@ -6,15 +6,165 @@ worker reads, so a worker that was right for one wording may be wrong for anothe
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestai.data.training_file import TrainingExample
 from orchestai.tasks.suite import Variation
 from orchestai.tasks.suites import step_catalogs
 from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Subtask
+
+_SURROUNDINGS_SHARE = 1 / 3
+"""Of the examples, those that get another beginning, and those that get another end."""
+_SENTENCE_END = re.compile(r"[.!?:;]+[\"')\]]*\s+|\n+")
+
+
+def exchange_surroundings(
+    examples: Sequence[TrainingExample], others: Sequence[TrainingExample], *, seed: int
+) -> list[TrainingExample]:
+    """The examples, some with the sentences before their steps, or behind them, of another example's.
+
+    Args:
+        examples: whose steps have places in the instruction.
+        others: whose sentences are taken, where they are to learn from.
+    """
+    rng = Random(seed)
+    known = [one for one in others if one.split == "train" and one.spans]
+    return [_with_other_surroundings(one, known, rng) if one.spans and known else one for one in examples]
+
+
+def _with_other_surroundings(
+    example: TrainingExample, others: Sequence[TrainingExample], rng: Random
+) -> TrainingExample:
+    before, text, behind = _parts(example)
+    first = _parts(rng.choice(others))[0] if rng.random() < _SURROUNDINGS_SHARE else before
+    last = _parts(rng.choice(others))[2] if rng.random() < _SURROUNDINGS_SHARE else behind
+    if last and not text[-1].isspace():
+        text += " "
+    further = len(first) - len(before)
+    places = zip(example.workflow.subtasks, example.spans, strict=True)
+    moved = {subtask.id: {"span": (start + further, end + further)} for subtask, (start, end) in places}
+    varied = {"instruction": first + text + last, "workflow": example.workflow.replace(moved), "augmented": True}
+    return example.model_copy(update=varied)
+
+
+def _parts(example: TrainingExample) -> tuple[str, str, str]:
+    """The sentences before those with steps, these, and the sentences behind them."""
+    text, first = example.instruction, min(start for start, _ in example.spans)
+    last = max(end for _, end in example.spans)
+    begins = max((found.end() for found in _SENTENCE_END.finditer(text, 0, first)), default=0)
+    found = _SENTENCE_END.search(text, last)
+    ends = found.end() if found else len(text)
+    return text[:begins], text[begins:ends], text[ends:]
+
+
+_SHARE = 0.5
+"""Of a plan's steps that may get other words, those that do."""
+_TRIES = 4
+_DETERMINERS = {"the", "a", "an", "its", "their", "those", "that", "each", "every", "all", "both", "no", "one", "two"}
+_OPENINGS = _DETERMINERS | {"how", "what", "which", "whether", "only", "if"}
+_ENDINGS = ("ing", "ed")
+
+
+class _Phrase(NamedTuple):
+    """The words of a step, and its type."""
+
+    words: str
+    task_type: str
+
+
+class _Form(NamedTuple):
+    """What decides where words fit: how they begin, and which steps they take: by how far away in the text."""
+
+    begins: str
+    takes: tuple[int, ...]
+
+
+def exchange_phrases(examples: Sequence[TrainingExample], count: int, *, seed: int) -> list[TrainingExample]:
+    """Up to `count` variations of the training examples whose steps have words of their own.
+
+    The words of each step that may vary are exchanged, half of the time, for words of another example's step that begin
+    alike and take as many steps from the same places, together with their type; what is said around them stays. No two
+    instructions are the same, nor equal to a given one.
+    """
+    varying = [(one, forms) for one in examples if one.split == "train" and (forms := _forms(one))]
+    phrases: dict[_Form, list[_Phrase]] = defaultdict(list)
+    for example, forms in varying:
+        for place, form in forms.items():
+            phrases[form].append(_phrases(example)[place])
+    seen = {example.instruction for example in examples}
+    rng = Random(seed)
+    added: list[TrainingExample] = []
+    for _ in range(_TRIES * count):
+        if not varying or len(added) == count:
+            break
+        varied = _with_other_phrases(*rng.choice(varying), phrases, rng)
+        if varied.instruction not in seen:
+            seen.add(varied.instruction)
+            added.append(varied)
+    return added
+
+
+def _forms(example: TrainingExample) -> dict[int, _Form]:
+    """The steps that may get other words, by place; none where words are missing or shared."""
+    spans, parents = example.spans, example.workflow.dependencies()
+    order = _in_text(example)
+    if len(spans) != len(parents) or any(spans[a][1] > spans[b][0] for a, b in pairwise(order)):
+        return {}
+    phrases = _phrases(example)
+    if not all(phrase.words.strip() for phrase in phrases):
+        return {}
+    rank = {place: i for i, place in enumerate(order)}
+    forms = {}
+    for place, phrase in enumerate(phrases):
+        taken_by = [child for child, taken in enumerate(parents) if place in taken]
+        beside = all(abs(rank[child] - rank[place]) == 1 and len(parents[child]) == 1 for child in taken_by)
+        if beside and len(taken_by) < 2:
+            takes = tuple(sorted(rank[parent] - rank[place] for parent in parents[place]))
+            forms[place] = _Form(_beginning(phrase.words), takes)
+    return forms
+
+
+def _in_text(example: TrainingExample) -> list[int]:
+    """The places of the steps in the order of their words."""
+    return sorted(range(len(example.spans)), key=lambda place: example.spans[place])
+
+
+def _phrases(example: TrainingExample) -> list[_Phrase]:
+    steps = zip(example.workflow.subtasks, example.spans, strict=True)
+    return [_Phrase(example.instruction[slice(*span)], subtask.task_type) for subtask, span in steps]
+
+
+def _with_other_phrases(
+    example: TrainingExample, forms: dict[int, _Form], phrases: dict[_Form, list[_Phrase]], rng: Random
+) -> TrainingExample:
+    text, longer, old = example.instruction, 0, _phrases(example)
+    changes: dict[str, dict[str, Any]] = {}
+    for place in _in_text(example):
+        subtask, start = example.workflow.subtasks[place], example.spans[place][0] + longer
+        words, task_type = old[place]
+        if place in forms and rng.random() < _SHARE:
+            words, task_type = rng.choice(phrases[forms[place]])
+            initial = str.upper if old[place].words[0].isupper() else str.lower
+            words = initial(words[0]) + words[1:]
+            text = text[:start] + words + text[start + len(old[place].words) :]
+            longer += len(words) - len(old[place].words)
+        changes[subtask.id] = {"instruction": words, "task_type": task_type, "span": (start, start + len(words))}
+    varied = {"instruction": text, "workflow": example.workflow.replace(changes), "augmented": True}
+    return example.model_copy(update=varied)
+
+
+def _beginning(words: str) -> str:
+    """Of which kind the first word is: a request (no kind of its own), an -ing or -ed form, or a word like "the"."""
+    word = words.split()[0].lower()
+    ending = next((ending for ending in _ENDINGS if word.endswith(ending)), "")
+    return word if word in _OPENINGS else ending
+
 
 TRIES = 8
 """Times that each example is tried in vain before augmentation gives up."""

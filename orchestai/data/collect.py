@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from orchestai.errors import UserError
-from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import JudgedExecution
+from orchestai.execution.running_workflow import JudgingExecutor
 from orchestai.outcome import Unscorable, UnscorableCounts
 from orchestai.progress import open_progress
 from orchestai.tasks.task import Task

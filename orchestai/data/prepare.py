@@ -2,32 +2,217 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
+from pydantic import ValidationError
 from rich.table import Table
 
 from orchestai.config import Config, TasksConfig
-from orchestai.data.augment import augment
-from orchestai.data.exchange_phrases import exchange_phrases
-from orchestai.data.exchange_surroundings import exchange_surroundings
-from orchestai.data.fit_estimate import fit_estimate
-from orchestai.data.hindsight import TargetsError, targets_of
+from orchestai.data.augment import augment, exchange_phrases, exchange_surroundings
 from orchestai.data.prepare_plans import read_plans
 from orchestai.data.readers import READERS
-from orchestai.data.staffing import staffed
-from orchestai.data.training_file import TrainingExample, save_training_data
-from orchestai.errors import UserError
+from orchestai.data.step_attempts import fit_estimate, type_of
+from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
+from orchestai.errors import UserError, first_problem
+from orchestai.estimate.plan_options import plan_options
+from orchestai.estimate.pool_estimate import FEWEST, PoolEstimate
 from orchestai.execution.log import read_log
-from orchestai.execution.record import ExecutionRecord, measured_in
-from orchestai.execution.reward import reward_form
+from orchestai.execution.record import ExecutionRecord, SubtaskRecord, measured_in
+from orchestai.execution.reward import RewardForm, reward_form
 from orchestai.names import did_you_mean
+from orchestai.planner.base import Plan
+from orchestai.planner.expected_reward import expected_reward
+from orchestai.planner.outlook import PoolOutlook
 from orchestai.planner.stored_estimate import estimate_path, write_estimate
-from orchestai.tasks.instructions.suite import NAME, folder
+from orchestai.tasks.instructions import NAME, folder
 from orchestai.tasks.splits import divide, place
+from orchestai.workflow import Subtask, Workflow, WorkflowError
+
+_PAIRS, _TOGETHER, _CERTAIN = 3, 0.1, 3.0
+"""Most pairs; by how much of a success one must be better, and by how many standard errors above what was expected."""
+
+
+Pair: TypeAlias = tuple[PoolEstimate, tuple[int, int]]
+"""Two workers who go together: an estimate learned from plans of theirs alone, and their places in the pool."""
+
+
+def find_pairs(records: Sequence[ExecutionRecord], estimate: PoolEstimate, config: Config) -> list[Pair]:
+    """Pairs whose plans succeed clearly above what is expected of independent workers, the clearest ones first."""
+    place = {name: number for number, name in enumerate(estimate.workers)}
+    row = {key: n for n, key in enumerate(zip(estimate.known.texts, estimate.known.task_types, strict=True))}
+    steps = estimate.unseen(estimate.known)
+    above: dict[frozenset[str], list[tuple[ExecutionRecord, float]]] = defaultdict(list)
+    for record in (record for record in records if record.outcome == "scored" and len(record.subtasks) > 1):
+        asked = [(row.get((s.instruction, type_of(s, record.instruction)), -1), s.workers) for s in record.subtasks]
+        if all(n >= 0 and place.keys() >= set(names) for n, names in asked):
+            right = math.prod(steps[n].asking([place[name] for name in names])[0] for n, names in asked)
+            expected = float(estimate.before.apply(np.array([right]))[0])
+            first = frozenset(names[0] for _, names in asked)  # who follows depends on who failed
+            above[first].append((record, record.success - expected))
+    found = []
+    for pair in combinations(estimate.workers, 2):
+        theirs = [one for first, those in above.items() if first <= set(pair) for one in those]
+        of_task: dict[str, float] = defaultdict(float)
+        for record, more in theirs:
+            of_task[record.instruction] += more
+        error = math.sqrt(sum(more**2 for more in of_task.values()))
+        if len(theirs) >= FEWEST and sum(of_task.values()) > _CERTAIN * error:
+            found.append((sum(of_task.values()) / error, pair, [record for record, _ in theirs]))
+    clearest = sorted(found, key=lambda one: -one[0])[:_PAIRS]
+    fitted = [(fit_estimate(theirs, config), (place[a], place[b])) for _, (a, b), theirs in clearest]
+    return [(own, both) for own, both in fitted if own is not None]
+
+
+def staffed(
+    examples: Sequence[TrainingExample],
+    estimate: PoolEstimate,
+    reward: RewardForm | None,
+    longest: int,
+    pairs: Sequence[Pair] = (),
+) -> list[TrainingExample]:
+    """The examples with the estimate's workers for their steps, or with a pair's, where these are clearly better.
+
+    Plans that failed get workers, too. Examples with steps that the estimate knows too little of stay as they are.
+
+    Args:
+        reward: of phase 2; None: success alone counts.
+        longest: most workers to ask for one step.
+    """
+    everybody = tuple(range(len(estimate.workers)))
+    pools = [(PoolOutlook(known), allowed) for known, allowed in ((estimate, everybody), *pairs)]
+
+    def staff(example: TrainingExample) -> TrainingExample:
+        plan = Plan(workflow=example.workflow, raw_valid=True, confidence=1.0)
+        chosen, most = example, -math.inf
+        for pool, allowed in pools:
+            outlook = pool.of(plan, example.instruction)
+            if outlook is None:
+                continue
+            options = plan_options(outlook.steps, allowed, longest)
+            worth = expected_reward(options, pool.estimate, reward)
+            best = int(np.argmax(worth))
+            if worth[best] > most + _TOGETHER:
+                chosen = example.model_copy(update={"workflow": outlook.with_workers(options.workers[best])})
+                most = float(worth[best])
+        return chosen
+
+    return [staff(example) for example in examples]
+
+
+class TargetsError(ValueError):
+    """The execution cannot be learned from; the message says why, in words that can be counted."""
+
+
+def targets_of(record: ExecutionRecord, config: Config) -> TrainingExample:
+    """The plan of an execution with hindsight: each subtask gets the worker whose answer counted.
+
+    Raises:
+        TargetsError: the plan has a worker, type or size that the configuration does not know.
+    """
+    size = len(record.planner_outputs.model_selections)
+    if size > config.planner.max_subtasks:
+        raise TargetsError(f"more subtasks than planner.max_subtasks={config.planner.max_subtasks}")
+    if size == 0:
+        raise TargetsError("no valid plan")
+    try:
+        return TrainingExample(
+            instruction=record.instruction,
+            workflow=_from_subtasks(record, config) if record.subtasks else _from_outputs(record, config),
+            rewards=Rewards(
+                success=min(max(float(record.success) if record.score is None else record.score, 0.0), 1.0),
+                cost=-record.cost,
+                latency=-record.latency_ms / 1000,
+            ),
+            task_id=record.task_id,
+            suite=record.suite,
+        )
+    except (ValidationError, WorkflowError) as error:
+        problem = first_problem(error) if isinstance(error, ValidationError) else error
+        raise TargetsError(f"not a plan ({problem})") from None
+
+
+def _from_subtasks(record: ExecutionRecord, config: Config) -> Workflow:
+    subtasks = []
+    for logged in record.subtasks:
+        listed = _listed_from_answer(logged)[: 1 + config.planner.max_fallbacks]
+        worker, *fallback = (_worker(name, config) for name in listed)
+        subtask = Subtask(
+            id=logged.id,
+            instruction=logged.instruction,
+            task_type=_task_type(logged.task_type, config),
+            worker=worker,
+            depends_on=logged.depends_on,
+            fallback=tuple(fallback),
+            span=_span(logged, record.instruction),
+        )
+        subtasks.append(subtask)
+    return Workflow(subtasks)
+
+
+def _from_outputs(record: ExecutionRecord, config: Config) -> Workflow:
+    """From a line without subtasks: the plan is all that it says."""
+    outputs = record.planner_outputs
+    size = len(outputs.model_selections)
+    adjacency = outputs.workflow_graph.adjacency
+    if len(adjacency) != size or any(len(row) != size for row in adjacency):
+        raise TargetsError("adjacency and model_selections differ in size")
+    pool = record.pool or tuple(config.workers.pool)
+    if not all(0 <= index < len(pool) for index in outputs.model_selections):
+        raise TargetsError("a model selection outside the pool")
+    if len(types := outputs.task_types or ("",) * size) != size:
+        raise TargetsError("task_types and model_selections differ in size")
+    return Workflow(
+        [
+            Subtask(
+                id=str(j + 1),
+                instruction="",
+                task_type=_task_type(types[j], config),
+                worker=_worker(pool[index], config),
+                depends_on=tuple(str(i + 1) for i in range(size) if adjacency[i][j]),
+            )
+            for j, index in enumerate(outputs.model_selections)
+        ]
+    )
+
+
+def _listed_from_answer(subtask: SubtaskRecord) -> Sequence[str]:
+    """The workers from the one whose answer counted (the first one where none did) to the last fallback."""
+    listed = subtask.workers
+    return listed[listed.index(subtask.answered_by) :] if subtask.answered_by in listed else listed
+
+
+def _worker(name: str, config: Config) -> str:
+    if name not in config.workers.pool:
+        raise TargetsError(f"worker {name!r} is not in workers.pool")
+    return name
+
+
+def _task_type(name: str | int, config: Config) -> str:
+    """The name of the type; empty where the plan names none."""
+    known = config.planner.task_types
+    if isinstance(name, int) and 0 <= name < len(known):
+        return known[name]
+    if name not in ("", *known):
+        raise TargetsError(f"task type {name!r} is not in planner.task_types")
+    return str(name)
+
+
+def _span(subtask: SubtaskRecord, instruction: str) -> tuple[int, int] | None:
+    """The subtask's own span, else the one place where the instruction has its words."""
+    if subtask.span is not None:
+        return subtask.span
+    if subtask.instruction and instruction.count(subtask.instruction) == 1:
+        start = instruction.index(subtask.instruction)
+        return start, start + len(subtask.instruction)
+    return None
+
 
 Candidate: TypeAlias = tuple[ExecutionRecord, TrainingExample]
 FOR_TESTS = "the task is kept for tests"
@@ -78,10 +263,10 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
 
     For each task the best execution is kept: the highest score, then the cheapest, then fastest; whether tasks that
     none solved are kept is for `phase1_supervised.keep` to say. Targets name the workers of the highest expected reward
-    by all attempts (`staffed`), or those whose answers counted where too few executions were judged. At most
-    `train_data_size` tasks are written, and `synthetic_augmentations` further examples that vary them, beside the plans
-    of `mixture` and `mixture_augmentations` that vary these. All variations are in the training split. Nothing is taken
-    of tasks that are kept for tests.
+    by all attempts, a pair's where two go together (`staffed`), or those whose answers counted where too few were
+    judged. At most `train_data_size` tasks are written, and `synthetic_augmentations` examples that vary them, beside
+    the plans of `mixture` and `mixture_augmentations` that vary these. All variations are for training. Nothing is
+    taken of tasks that are kept for tests, and nothing of those to validate on goes into the estimate.
 
     Raises:
         UserError: there is no log or no such mixture, nothing can be learned from, or the file cannot be written.
@@ -109,11 +294,14 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
         seed=config.training.phase1_supervised.seed,
     )
     reference = measured_in(contents.records)
-    estimate = fit_estimate(not_for_tests(contents.records, config.tasks), config)
+    held_out = {record.instruction for record, example in candidates if example.split != "train"}
+    known = [record for record in for_training(contents.records, config.tasks) if record.instruction not in held_out]
+    estimate = fit_estimate(known, config)
     logged = [*examples, *added]
     if estimate is not None:
         reward = reward_form(config.rewards, config.training.phase2_rl, reference)
-        logged = staffed(logged, estimate, reward, 1 + config.planner.max_fallbacks)
+        pairs = find_pairs(known, estimate, config)
+        logged = staffed(logged, estimate, reward, 1 + config.planner.max_fallbacks, pairs)
     beside = _mixture(config, dropped)
     settings = config.training.phase1_supervised
     phrases = exchange_phrases(beside, settings.mixture_augmentations, seed=settings.seed)
@@ -221,9 +409,9 @@ def _divided(candidates: Sequence[Candidate], tasks: TasksConfig, dropped: Count
     return kept
 
 
-def not_for_tests(records: Sequence[ExecutionRecord], tasks: TasksConfig) -> list[ExecutionRecord]:
-    """The executions of tasks to learn from and to validate on."""
-    return [r for r, part in zip(records, _parts(records, tasks), strict=True) if part in ("train", "validation")]
+def for_training(records: Sequence[ExecutionRecord], tasks: TasksConfig) -> list[ExecutionRecord]:
+    """The executions of tasks to learn from."""
+    return [record for record, part in zip(records, _parts(records, tasks), strict=True) if part == "train"]
 
 
 def _parts(records: Sequence[ExecutionRecord], tasks: TasksConfig) -> list[str]:

@@ -10,9 +10,8 @@ from pathlib import Path
 from rich.table import Table
 
 from orchestai.config import Config
-from orchestai.data.indexed_plan import Vocabulary
 from orchestai.data.readers.plan import Reader, SourcePlan, UnusablePlanError
-from orchestai.data.training_file import Entry, TrainingExample, save_training_data
+from orchestai.data.training_file import Entry, TrainingExample, Vocabulary, save_training_data
 from orchestai.errors import UserError
 from orchestai.tasks.splits import part_of, words
 

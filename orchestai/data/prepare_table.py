@@ -2,34 +2,109 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
 from orchestai.config import Config, TasksConfig
-from orchestai.config.written import as_yaml
+from orchestai.config.section import as_yaml
 from orchestai.data.prepare import FOR_TESTS
-from orchestai.data.table_estimate import table_estimate
 from orchestai.data.tables.near_duplicates import near_duplicate_groups
-from orchestai.data.tables.outcome_file import write_outcomes
+from orchestai.data.tables.outcome import MEASURES
 from orchestai.data.tables.outcome_table import OutcomeTable, Values
 from orchestai.data.training_file import TrainingExample, meta_path, save_training_data
 from orchestai.errors import UserError
-from orchestai.execution.reward_reference import Reference, typical
+from orchestai.estimate.attempts import WHOLE, StepAttempts
+from orchestai.estimate.pool_estimate import PoolEstimate, fit_pool_estimate
+from orchestai.estimate.success import group_folds
+from orchestai.execution.reward import Reference, typical
+from orchestai.planner.slots.encoders.sentences import query_features
 from orchestai.planner.stored_estimate import estimate_path, write_estimate
-from orchestai.rewards.recorded_scores import RECORDED_SCORES, scores_by_answer
-from orchestai.rewards.scorers import RECORDED
-from orchestai.storage.artifacts import write_text
+from orchestai.rewards.scorers import RECORDED, RECORDED_SCORES, scores_by_answer
+from orchestai.storage.artifacts import write_bytes, write_text
 from orchestai.tasks.splits import PARTS, Part, divide
 from orchestai.tasks.task import Task
 from orchestai.tasks.written import write_tasks
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
+
+
+def write_outcomes(path: Path | str, table: OutcomeTable) -> None:
+    """Write one line per query and worker of which anything is known; the same bytes for the same table.
+
+    The first line of a worker has its card.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    lines = []
+    cards = dict(table.cards)
+    for row, (id, query, task_type) in enumerate(zip(table.ids, table.texts, table.task_types, strict=True)):
+        for column, worker in enumerate(table.workers):
+            measured = {name: float(getattr(table, name)[row, column]) for name in MEASURES}
+            cell: dict[str, Any] = {name: value for name, value in measured.items() if np.isfinite(value)}
+            if table.replies is not None and (reply := table.replies[row][column]) is not None:
+                cell["reply"] = reply
+            if cell:
+                if card := cards.pop(worker, ""):
+                    cell["card"] = card
+                about = {"id": id, "query": query, "task_type": task_type, "worker": worker}
+                lines.append(json.dumps(about | cell, ensure_ascii=False) + "\n")
+    write_bytes(path, gzip.compress("".join(lines).encode(), mtime=0))
+
+
+def table_estimate(
+    table: OutcomeTable, prices: Values, cache_dir: Path, visible: Values | None = None
+) -> PoolEstimate | None:
+    """What the table's workers achieve and take on its queries, each asked whole; None where too little is known.
+
+    Near-duplicates are held out together, so that what is learned holds for queries that are new.
+
+    Args:
+        prices: (workers,) US dollars of a typical request, 0 where nobody knows.
+        cache_dir: see `query_features`.
+        visible: (queries, workers) 1 where a reply passed the check that whoever asks can see, 0 where it did not; None
+            where there is no such check.
+    """
+    attempts = table_attempts(table, prices, visible)
+    folds = group_folds(attempts.groups, 0)[attempts.row]
+    kinds = table.task_types if len(set(table.task_types)) > 1 else ()
+    return fit_pool_estimate(attempts, query_features(table.texts, cache_dir), kinds=kinds, folds=folds)
+
+
+def table_attempts(table: OutcomeTable, prices: Values, visible: Values | None = None) -> StepAttempts:
+    """Each outcome as an execution of one step, the whole task; see `table_estimate`."""
+    known = np.isfinite(table.score) & (True if visible is None else np.isfinite(visible))
+    row, worker = np.nonzero(known)
+    score = table.score[known]
+    passed = np.ones(len(row)) if visible is None else visible[known]
+    cost, seconds = table.cost_usd[known], table.latency_s[known]
+    return StepAttempts(
+        workers=table.workers,
+        texts=table.texts,
+        task_types=(WHOLE,) * len(table),
+        groups=near_duplicate_groups(table.texts, types=table.task_types),
+        prices=prices,
+        planned=tuple(((int(one), (int(who),)),) for one, who in zip(row, worker, strict=True)),
+        succeeded=score,
+        spent_usd=cost,
+        seconds=seconds,
+        execution=np.arange(len(row)),
+        row=row,
+        worker=worker,
+        passed=passed,
+        right=score * passed,
+        spending=np.stack([cost, seconds, table.tokens[known]], axis=1),
+    )
+
 
 _NO_TYPE = "query"
 

@@ -11,6 +11,19 @@ import numpy as np
 
 from orchestai.estimate.attempts import Rows, Values
 
+
+def by_preference(success: Values, price: Values, prefer: float) -> Rows:
+    """The options, best first. The price of the best never falls as `prefer` rises.
+
+    Args:
+        success: (options,) probabilities; price: (options,) in prices of a typical execution.
+        prefer: from 0, the least price, to 1, the most success. For the price of a typical execution 1 gives up no
+            success, 0.5 all of it, and 0 any.
+    """
+    worth = success - ((1 - prefer) / prefer) ** 2 * price if prefer > 0 else -price
+    return np.lexsort((price, -worth))
+
+
 _MOST_WORKERS = 12
 """Workers that are weighed for a step; of more, those that are likeliest right."""
 _APART = 1e-4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Final
@@ -11,8 +12,32 @@ import numpy as np
 from orchestai.estimate.attempts import Attempts, Queries, Rows, Values
 from orchestai.estimate.calibration import Calibration, logit, sigmoid
 from orchestai.estimate.item_response import ItemResponse, add_words, fit_item_response
-from orchestai.estimate.query_traits import QueryTraits
-from orchestai.estimate.word_offsets import word_offsets
+from orchestai.estimate.spending import QueryTraits
+
+_STEPS = 8
+
+
+def word_offsets(features: Values, expected: Values, score: Values, variances: Iterable[float]) -> Iterator[Values]:
+    """For each variance (features, columns) weights of what to add to the log odds.
+
+    Args:
+        features: (queries, features) of mean squared length 1, of which no two vary together.
+        expected: (queries, columns) probabilities without offsets.
+        score: (queries, columns) in [0, 1], NaN where not known; a column without any has no offset.
+        variances: of an offset a priori, 0 or more.
+    """
+    lengths = (features**2).sum(axis=0)
+    base = logit(expected)
+    curvature = float((expected * (1 - expected)).mean())
+    for variance in variances:
+        weights = np.zeros((features.shape[1], score.shape[1]))
+        if variance > 0:
+            step = 1 / (curvature * lengths + 1 / variance)[:, None]
+            for _ in range(_STEPS):
+                residuals = np.nan_to_num(score - sigmoid(base + features @ weights))
+                weights = weights + step * (features.T @ residuals - weights / variance)
+        yield weights
+
 
 STRENGTHS: Final = (0.0, 0.02, 0.05, 0.1, 0.2)
 """A priori variances of what words may say: of traits, beside the 1 that they do not, and of a worker's log odds."""

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from orchestai.agents.policies import fingerprint_of, seen_by
-from orchestai.agents.session import open_agents
+from orchestai.agents.trainer import open_agents
 from orchestai.config.agents import AgentConfig
 from orchestai.evaluation.held_out import held_out_tasks
 from orchestai.evaluation.statistics import Interval, bootstrap_mean

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Generic, TypeVar
 
 from orchestai.errors import UserError
-from orchestai.tasks.seen_tasks import SeenTasks
-from orchestai.tasks.splits import TaskSplits
+from orchestai.tasks.splits import SeenTasks, TaskSplits
 from orchestai.tasks.task import Task
 
 T = TypeVar("T")

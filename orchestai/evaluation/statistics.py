@@ -25,9 +25,6 @@ class Interval:
     high: float
     n: int
 
-    def excludes_zero(self) -> bool:
-        return self.low > 0 or self.high < 0
-
     def signed(self) -> str:
         """`+1.25 [+0.50, +2.00]`, or `-` where there is nothing."""
         return f"{self.mean:+.2f} [{self.low:+.2f}, {self.high:+.2f}]" if self.n else "-"

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from orchestai.errors import FaultKind
 from orchestai.execution.contract.receipt import Receipt
 from orchestai.execution.result import Attempt, Execution, JudgedExecution
-from orchestai.execution.reward_reference import Reference, typical
+from orchestai.execution.reward import Reference, typical
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Usage
@@ -81,8 +81,8 @@ class ExecutionRecord(BaseModel):
         pool: worker names, which `planner_outputs.model_selections` indexes.
         outcome: `unjudged` are runs for people, whose answers nobody has judged yet; `unscorable` executions say
             nothing about the plan: `fault` says what failed, `error` says why.
-        fault: None where scored, and in logs of earlier versions.
-        scorer: name of what judged the answer; empty in logs of earlier versions.
+        fault: None where scored.
+        scorer: name of what judged the answer; empty in logs of other programs.
         score: what it gave, for unit tests the share of hidden ones passed; None where unscorable.
         reward: as configured when the execution was logged; None where unscorable, and in the relative form as long as
             nothing is measured to compare costs with.
@@ -231,7 +231,7 @@ class ExecutionRecord(BaseModel):
 
     @property
     def judgment(self) -> Outcome:
-        """The outcome; logs of earlier versions do not say what kind of fault made one unscorable."""
+        """The outcome; logs of other programs may not say what kind of fault made one unscorable."""
         if self.outcome == "unjudged":
             return Unscorable("task", "nobody has judged this run")
         if self.outcome == "unscorable":

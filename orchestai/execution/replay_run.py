@@ -7,10 +7,10 @@ from pathlib import Path
 
 from orchestai.config import ExecutionConfig, SandboxConfig
 from orchestai.errors import UserError
-from orchestai.execution.executor import Executor
 from orchestai.execution.log import read_log
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import Attempt, Execution
+from orchestai.execution.running_workflow import Executor
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, Usage, WorkerError, WorstCase

@@ -90,6 +90,7 @@ class Execution(BaseModel):
     Attributes:
         answer: the assembled final answer, a program or a text as the task wants it.
         partial: whether a deadline came before all subtasks were done; the answer is then that of the last which is.
+        does_as_shown: whether the program gave the results of the task's example calls; None where nobody looked.
         fault: what of the infrastructure failed on the way, if anything did; nothing can be learned from it then.
         total_cost: US dollars, of all attempts.
         total_latency_ms: the critical path, from the measured latencies of the answers; checks and tests are not in it.
@@ -103,6 +104,7 @@ class Execution(BaseModel):
     results: tuple[SubtaskResult, ...]
     answer: str = ""
     partial: bool = Field(False, exclude_if=lambda partial: not partial)
+    does_as_shown: bool | None = Field(None, exclude_if=lambda shown: shown is None)
     fault: Unscorable | None = None
     total_cost: float = 0.0
     total_latency_ms: float = 0.0
@@ -156,6 +158,11 @@ class JudgedExecution(Execution):
     def _of_an_earlier_version(cls, outcome: Any) -> Any:
         """Recorded before faults had kinds."""
         return {"kind": "internal", **outcome} if isinstance(outcome, dict) and "reason" in outcome else outcome
+
+    @property
+    def judged_open(self) -> bool:
+        """Whether the hidden tests ran in the process of what they judged."""
+        return self.sandbox.endswith("/open")
 
     @property
     def success(self) -> bool:

@@ -9,20 +9,69 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Literal
 
 from orchestai.config import RewardsConfig
 from orchestai.config.rl import RewardWeights
 from orchestai.execution.result import JudgedExecution
-from orchestai.execution.reward_reference import Reference, settle
 from orchestai.outcome import Reward, RewardPart, StepReward, Unscorable
-from orchestai.preference import Preference
 from orchestai.rewards.scorers import reward_name
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Typical cost and latency of one execution.
+
+    Attributes:
+        cost_usd, latency_ms: medians over the executions that cost something, and took some time; 0 where none did.
+        source: where they were measured, for people.
+    """
+
+    cost_usd: float
+    latency_ms: float
+    source: str
+
+
+def typical(runs: Iterable[tuple[float, float]], source: str) -> Reference | None:
+    """The reference of (cost in US dollars, latency in milliseconds) pairs; None where there are none.
+
+    What is free, or answers at once, is left out of the medians: it would say that nothing costs anything, where half
+    of a pool are free tools.
+    """
+    pairs = list(runs)
+    if not pairs:
+        return None
+    cost, latency = ([value for value in values if value > 0] for values in zip(*pairs, strict=True))
+    return Reference(median(cost) if cost else 0.0, median(latency) if latency else 0.0, source)
+
+
+def is_needed(config: RewardsConfig) -> bool:
+    """Whether rewards depend on a reference that the configuration does not give in full."""
+    return config.form != "absolute" and (
+        (config.cost_weight > 0 and config.cost_reference_usd is None)
+        or (config.latency_weight > 0 and config.latency_reference_ms is None)
+    )
+
+
+def settle(config: RewardsConfig, measured: Reference | None) -> Reference | None:
+    """The measured reference, but for what the configuration sets; None where something is needed and not known."""
+    if measured is None and is_needed(config):
+        return None
+    reference = measured or Reference(0.0, 0.0, "not measured")
+    if config.cost_reference_usd is not None:
+        source = f"rewards.cost_reference_usd; {reference.source}"
+        reference = replace(reference, cost_usd=config.cost_reference_usd, source=source)
+    if config.latency_reference_ms is not None:
+        source = f"rewards.latency_reference_ms; {reference.source}"
+        reference = replace(reference, latency_ms=config.latency_reference_ms, source=source)
+    return reference
+
 
 REWARD_PARTS = ("success", "cost", "latency", "checks", "invalid")
 """Names of the terms of an execution's reward, beside the user's own."""
-REWARD_FIGURES = (*REWARD_PARTS, "std", "overlong")
+REWARD_FIGURES = (*REWARD_PARTS, "std")
 """What follows `reward_` in the names of figures."""
 INVALID_MARGIN = 0.1
 """By how much of a success the worst valid plan outranks an invalid one."""
@@ -66,28 +115,6 @@ class RewardForm(ABC):
     @abstractmethod
     def remarks(self) -> list[str]:
         """What a user should know before training: what is weighed how, and what is dangerous about it."""
-
-    def at(self, preference: Preference | None) -> RewardForm:
-        """The reward where this is preferred, in which success, cost and latency weigh `Preference.shares` of `alpha`.
-
-        None leaves it as it is configured.
-
-        Raises:
-            ValueError: there is no typical cost and latency to compare with.
-        """
-        if preference is None:
-            return self
-        if self.reference is None:
-            raise ValueError("no reference is known, in which a preference weighs cost and latency")
-        success, cost, latency = preference.shares
-        named = {name: success * weight for name, weight in self.named.items()}
-        weights = (self.alpha * cost, self.alpha * latency, self._checks_weight * success)
-        return PreferredReward(self.alpha * success, self.success, self.reference, *weights, named=named)
-
-    @property
-    def _checks_weight(self) -> float:
-        """Reward of a plan all of whose steps pass their own checks."""
-        return 0.0
 
     def cost(self, usd: float) -> float:
         """Reward lost to an execution's cost."""
@@ -167,10 +194,6 @@ class RelativeReward(RewardForm):
         return RewardPart(passed / max(steps, 1), self.alpha * self.check_weight)
 
     @property
-    def _checks_weight(self) -> float:
-        return self.alpha * self.check_weight
-
-    @property
     def floor(self) -> float:
         return -self.alpha * (self.cost_weight + self.latency_weight) - self.margin
 
@@ -242,39 +265,6 @@ class AbsoluteReward(RewardForm):
             else:
                 found.append(said)
         return found + self._remarks_on_named()
-
-
-@dataclass(frozen=True)
-class PreferredReward(RewardForm):
-    """Success less cost and latency, each by what a preference lets it weigh beside the others (`RewardForm.at`).
-
-    Cost and latency count in typical ones, without bound, as they do where `prefer` chooses among a plan's workers.
-
-    Attributes:
-        cost_weight, latency_weight: reward lost to a typical cost, and to a typical latency.
-        check_weight: reward of a plan all of whose steps pass their own checks.
-    """
-
-    reference: Reference
-    cost_weight: float
-    latency_weight: float
-    check_weight: float
-
-    def cost_part(self, usd: float) -> RewardPart:
-        return RewardPart(-_multiple(usd, self.reference.cost_usd), self.cost_weight)
-
-    def latency_part(self, ms: float) -> RewardPart:
-        return RewardPart(-_multiple(ms, self.reference.latency_ms), self.latency_weight)
-
-    def checks_part(self, passed: int, steps: int) -> RewardPart:
-        return RewardPart(passed / max(steps, 1), self.check_weight)
-
-    @property
-    def floor(self) -> float:
-        return -self.margin
-
-    def remarks(self) -> list[str]:
-        return []
 
 
 def invalid_margin(alpha: float) -> float:

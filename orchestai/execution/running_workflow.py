@@ -6,25 +6,30 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from orchestai.config import ExecutionConfig
+from orchestai.config.serving import Contract
 from orchestai.errors import FaultKind, InfrastructureError, UnbilledError, UserError
 from orchestai.execution.assembler import assemble, assemble_part, hands_on_texts
-from orchestai.execution.contract.bounds import Bounded
-from orchestai.execution.contract.run_budget import NotAdmittedError, RunBudget
+from orchestai.execution.contract.ledger import Ledger
+from orchestai.execution.contract.run_budget import Bounded, NotAdmittedError, RunBudget
 from orchestai.execution.events import AnswerChecked, AnswerPiece, Listener, NodeDone, NodeStarted, WorkerAsked, ignore
 from orchestai.execution.request import build_request
-from orchestai.execution.result import INTERRUPTED, STOPPED, Attempt, Execution, SubtaskResult
+from orchestai.execution.result import INTERRUPTED, STOPPED, Attempt, Execution, JudgedExecution, SubtaskResult
 from orchestai.names import as_utf8
-from orchestai.outcome import Unscorable
-from orchestai.sandbox import Sandbox
+from orchestai.outcome import Outcome, Scored, Unscorable
+from orchestai.rewards.scorers import JudgedAnswer, Scorer, judge, score
+from orchestai.sandbox import Report, Sandbox
 from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.task import Task
-from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
-from orchestai.workers.patience import answers_until
+from orchestai.tasks.visible_examples import Example, parse_calls
+from orchestai.text.spoken import spoken
+from orchestai.workers.base import Answer, Request, Signature, WorkerError, WorstCase
+from orchestai.workers.circuit_breaker import answers_until
 from orchestai.workflow import Subtask, Workflow
 
 logger = logging.getLogger(__name__)
@@ -54,16 +59,20 @@ class Terms(NamedTuple):
         deadline: on the clock of `time.monotonic`; None is none.
         listen: is told what happens.
         pieces: whether it is also told a text that answers the task piece by piece.
+        checks_whole: whether other workers are asked until the program does what the task's example calls show.
     """
 
     budget: RunBudget | None = None
     deadline: float | None = None
     listen: Listener = ignore
     pieces: bool = False
+    checks_whole: bool = False
 
 
 NO_TERMS = Terms()
 _TOO_LATE = "not asked after the deadline"
+_MOST_PROGRAMS = 32
+"""Put together of other answers, where the first does not do what the examples show."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +96,7 @@ class RunningWorkflow:
     Attributes:
         partial: whether the deadline, or whoever cancelled the run, came before all subtasks were done.
         fault: what of the infrastructure failed, if anything did.
+        does_as_shown: whether the program gave the results of the task's example calls; None where nobody looked.
     """
 
     def __init__(
@@ -105,6 +115,8 @@ class RunningWorkflow:
         self.terms = terms
         self.partial = False
         self._interrupted = False
+        self.does_as_shown: bool | None = None
+        self._chosen: dict[str, int] = {}
         self.task = task
         self.workflow = workflow
         self.sample = sample
@@ -118,6 +130,8 @@ class RunningWorkflow:
         """Run all subtasks and assemble their answer; where this is cancelled, `so_far` says what there is."""
         try:
             await self._run_subtasks()
+            if self.terms.checks_whole and not self.partial and self.fault is None:
+                await self._check_whole()
         except asyncio.CancelledError:
             self.partial = self._interrupted = True
             raise
@@ -134,6 +148,7 @@ class RunningWorkflow:
             results=results,
             answer=put_together(self.task, self.workflow, outputs, self.config.assembler),
             partial=self.partial,
+            does_as_shown=self.does_as_shown,
             fault=self.fault,
             total_cost=sum(result.cost_usd for result in results),
             total_latency_ms=self.workflow.critical_path({result.id: result.latency_ms for result in results}),
@@ -141,6 +156,67 @@ class RunningWorkflow:
             or (self.fault and self.fault.reason)
             or next((result.error for result in results if result.error), None),
         )
+
+    async def _check_whole(self) -> None:
+        """Whether the program does what the task's example calls show; where not, ask others for its steps in turn."""
+        examples = parse_calls(self.task.instruction, self.task.entry_point)
+        needed = [subtask for subtask in self.workflow.order() if subtask.id in self.workflow.needed()]
+        if self._hands_on_texts or not examples or any(self.results[step.id].status != "done" for step in needed):
+            return
+        if len(self.workflow) == 1:
+            self.does_as_shown = self.results[needed[0].id].passed_check
+            return
+        seconds = min(self._seconds_left(), self.config.timeout_s)
+        self.does_as_shown = False
+        try:
+            await asyncio.wait_for(self._look_further(needed, examples), seconds)
+        except asyncio.TimeoutError:
+            logger.info("%s: no other program was found within %.0f s", self.task.task_id, seconds)
+        except InfrastructureError as error:
+            self.does_as_shown = None
+            self._lose(error.kind, f"check of the whole: {error}")
+
+    async def _look_further(self, needed: Sequence[Subtask], examples: Sequence[Example]) -> None:
+        """Put the program together of other answers until it does as shown; first of steps that nothing speaks for."""
+        wanted, tried = Signature(self.task.entry_point, ()), 1
+        if await passes_examples(self.sandbox, self.so_far().answer, wanted, examples):
+            self.does_as_shown = True
+            return
+        first = {step.id: self.results[step.id].kept for step in needed}
+        for subtask in sorted(needed, key=lambda step: self.results[step.id].passed_check is True):
+            for worker in subtask.workers:
+                if all(attempt.worker != worker for attempt in self.attempts[subtask.id]):
+                    request = build_request(self.task, self.workflow, subtask, kind=self.config.assembler)
+                    try:
+                        await self._attempt(subtask, worker, request)
+                    except NotAdmittedError:
+                        continue
+                answers = {step.id: self._usable(step) for step in needed}
+                answers[subtask.id] = [i for i in answers[subtask.id] if self._worker(subtask, i) == worker]
+                for choice in product(*(answers[step.id] for step in needed)):
+                    self._choose(dict(zip(answers, choice, strict=True)))
+                    if await passes_examples(self.sandbox, self.so_far().answer, wanted, examples):
+                        self.does_as_shown = True
+                        return
+                    self._choose(first)
+                    if (tried := tried + 1) > _MOST_PROGRAMS:
+                        return
+
+    def _choose(self, kept: Mapping[str, int]) -> None:
+        """Make these attempts the outputs of their steps."""
+        self._chosen = dict(kept)
+        self.results |= {step.id: self._result(step) for step in self.workflow.subtasks if step.id in kept}
+
+    def _worker(self, subtask: Subtask, attempt: int) -> str:
+        return self.attempts[subtask.id][attempt].worker
+
+    def _usable(self, subtask: Subtask) -> list[int]:
+        """The attempts that gave different answers, none of which the subtask's own examples refuse."""
+        found: dict[str, int] = {}
+        for i, attempt in enumerate(self.attempts[subtask.id]):
+            if attempt.error is None and attempt.passed_check is not False:
+                found.setdefault(attempt.answer, i)
+        return list(found.values())
 
     async def _run_subtasks(self) -> None:
         running: dict[str, asyncio.Task[None]] = {}
@@ -239,7 +315,7 @@ class RunningWorkflow:
         attempts.append(Attempt(worker=worker, prompt=request.instruction, reserved_usd=worst.cost_usd, error=STOPPED))
         try:
             with answers_until(self.terms.deadline):
-                answered = await self._answer(worker, self._asked(subtask, worker, request))
+                answered = await self._answer(worker, request, self._asked(subtask, worker, request))
         except BaseException:
             if budget is not None:
                 budget.abandon(call)
@@ -264,9 +340,11 @@ class RunningWorkflow:
             return self.workers.speak(worker, request, lambda text: listen(AnswerPiece(node=subtask.id, text=text)))
         return self.workers.answer(worker, request)
 
-    async def _answer(self, worker: str, asked: Coroutine[Any, Any, Answer]) -> _Answered:
+    async def _answer(self, worker: str, request: Request, asked: Coroutine[Any, Any, Answer]) -> _Answered:
         try:
             answer = await asked
+            if request.signature is None:
+                answer = answer.model_copy(update={"text": spoken(answer.text)})
         except WorkerError as error:
             usage = error.usage
             return _Answered(
@@ -323,6 +401,7 @@ class RunningWorkflow:
         answered = [i for i, attempt in enumerate(attempts) if attempt.error is None]
         if answered:
             kept = next((i for i in answered if attempts[i].passed_check is not False), answered[0])
+            kept = self._chosen.get(subtask.id, kept)
             return SubtaskResult(
                 id=subtask.id, status="done", attempts=attempts, kept=kept, output=attempts[kept].answer
             )
@@ -332,3 +411,85 @@ class RunningWorkflow:
         return SubtaskResult(
             id=subtask.id, status="failed" if attempts else "skipped", attempts=attempts, error=f"{subtask.id}: {error}"
         )
+
+
+class Executor:
+    """Runs workflows.
+
+    Args:
+        pool: the workers.
+        sandbox: runs the visible checks.
+        config: assembler and limits.
+    """
+
+    def __init__(self, pool: Workers, sandbox: Sandbox, config: ExecutionConfig) -> None:
+        self.pool = pool
+        self.sandbox = sandbox
+        self.config = config
+
+    async def run(self, task: Task, workflow: Workflow, sample: int = 0, terms: Terms = NO_TERMS) -> Execution:
+        """Run one workflow and assemble its answer.
+
+        A worker that fails costs its own subtask, never the others' results. What is nobody's fault is the `fault` of
+        the execution. A cancelled call cancels its requests. At a deadline, what runs is cancelled, and the answer is
+        that of the last subtask that is done.
+
+        Args:
+            sample: index of the repetition; the same workflow with another index may be answered otherwise.
+            terms: the contract's; without a budget, that of the configuration holds.
+
+        Raises:
+            UserError: the workflow names a worker that the pool does not have.
+        """
+        if terms.budget is None and self.config.max_cost_usd is not None:
+            contract = Contract(max_cost_usd=self.config.max_cost_usd)
+            async with await Ledger().reserve(0) as reservation:
+                terms = terms._replace(budget=RunBudget(contract, reservation))
+                return await self.begin(task, workflow, sample, terms).finish()
+        return await self.begin(task, workflow, sample, terms).finish()
+
+    def begin(self, task: Task, workflow: Workflow, sample: int = 0, terms: Terms = NO_TERMS) -> RunningWorkflow:
+        """The same, to be finished by the caller, who can say what was done if it is cancelled."""
+        return RunningWorkflow(self.pool, self.sandbox, self.config, task, workflow, sample, terms)
+
+
+class JudgingExecutor(Executor):
+    """Runs workflows and judges their answers by their task's scorer.
+
+    Args:
+        rewards: scorers whose rewards are noted beside the outcome, by name.
+    """
+
+    def __init__(
+        self, pool: Workers, sandbox: Sandbox, config: ExecutionConfig, rewards: Mapping[str, Scorer] | None = None
+    ) -> None:
+        super().__init__(pool, sandbox, config)
+        self._rewards = rewards or {}
+
+    async def execute(self, task: Task, workflow: Workflow, sample: int = 0) -> JudgedExecution:
+        """`run` a workflow and judge its answer; with a fault of infrastructure on the way it is `Unscorable`."""
+        execution = await self.run(task, workflow, sample)
+        fault = execution.fault
+        judged = JudgedAnswer(fault) if fault is not None else await judge(task, execution.answer, self.sandbox)
+        outcome, report = judged.outcome, judged.report
+        rewards: dict[str, float] = {}
+        if isinstance(outcome, Scored):
+            try:
+                for name, scorer in self._rewards.items():
+                    rewards[name] = await score(scorer, task, execution.answer, self.sandbox)
+            except InfrastructureError as error:
+                outcome = Unscorable.of(error)
+        return JudgedExecution(
+            **dict(execution) | {"error": execution.error or _problem(outcome, report)},
+            rewards=rewards,
+            outcome=outcome,
+            tests_passed=report.passed if report else 0,
+            tests_total=report.total if report else 0,
+            sandbox=f"{report.level}/{report.isolation}" if report else "",
+        )
+
+
+def _problem(outcome: Outcome, report: Report | None) -> str | None:
+    if report is not None:
+        return report.reason or None
+    return outcome.reason if isinstance(outcome, Unscorable) else None

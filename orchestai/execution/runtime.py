@@ -11,8 +11,8 @@ from pathlib import Path
 from orchestai.cluster import refuse_absent_ray
 from orchestai.config import ExecutionConfig, PlaceConfig, SandboxConfig, WorkersConfig
 from orchestai.errors import UserError
-from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.reward import REWARD_FIGURES
+from orchestai.execution.running_workflow import JudgingExecutor
 from orchestai.rewards.scorers import find_rewards
 from orchestai.sandbox import Sandbox
 from orchestai.workers.pool import WorkerPool
@@ -55,7 +55,7 @@ async def open_runtime(
     async with AsyncExitStack() as stack:
         if execution.backend == "ray":
             refuse_absent_ray("execution.backend", "local")
-            from orchestai.execution.backends.remote import RemoteExecutor, open_remote
+            from orchestai.execution.remote import RemoteExecutor, open_remote
 
             if record is not None:
                 raise UserError(f"--record {record}: generations are recorded here alone; set execution.backend=local")
@@ -84,7 +84,7 @@ def open_sandbox(config: SandboxConfig, place: PlaceConfig) -> Iterator[Sandbox]
             yield opened
         return
     refuse_absent_ray("execution.backend", "local")
-    from orchestai.execution.backends.remote import open_remote
+    from orchestai.execution.remote import open_remote
 
     with open_remote(config, place) as (_, opened):
         yield opened

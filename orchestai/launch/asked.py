@@ -12,7 +12,7 @@ from orchestai.agents.recipes import comlrl_keys, mt_grpo_keys
 from orchestai.agents.recipes.shorthand import load_agent_config, named_paths
 from orchestai.config import BackendConfig, Config, load_config, read
 from orchestai.config.agents import AgentConfig
-from orchestai.config.aliases.train import SHORT
+from orchestai.config.train_aliases import SHORT
 from orchestai.errors import UserError
 from orchestai.lm.model_keys import AGENTS, PLANNER
 
@@ -43,15 +43,14 @@ def asked(path: Path, words: Sequence[str] = (), train: str | None = None) -> tu
     return config.agents.workflow, config
 
 
-def paths_of(train: str, config: Config | AgentConfig) -> dict[str, Path]:
+def paths_of(config: Config | AgentConfig) -> dict[str, Path]:
     """Files and folders of this machine that a training reads, by the key that names them; both as `asked` gives."""
     named: dict[str, Any]
     if isinstance(config, Config):
         named = {"tasks.path": config.tasks.path, "planner.language.model": config.planner.language.model}
     else:
         named = named_paths(config)
-    given = named if train == PHASE1 else {**named, **replayed(config)}
-    return {key: Path(name) for key, name in given.items() if isinstance(name, str | Path) and Path(name).exists()}
+    return {key: Path(name) for key, name in named.items() if isinstance(name, str | Path) and Path(name).exists()}
 
 
 def served_here(config: Config | AgentConfig) -> str | None:
@@ -72,14 +71,6 @@ def extras_of(config: Config | AgentConfig) -> dict[str, str]:
     if config.execution.backend == "ray":
         needs["execution.backend=ray"] = "ray"
     return needs
-
-
-def replayed(config: Config | AgentConfig) -> dict[str, Path]:
-    """The recording that a training by reward replays, by the key that names it."""
-    settings, section = _sampling(config)
-    if settings is None or settings.backend != "replay" or settings.recording is None:
-        return {}
-    return {f"{section}.recording": settings.recording}
 
 
 def _sampling(config: Config | AgentConfig) -> tuple[BackendConfig | None, str]:

@@ -117,7 +117,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         failure.parent.mkdir(parents=True, exist_ok=True)
         failure.write_text(f"the training on {hosts.current} ended with exit code {code}; its log says why")
     elif hosts.rank == 0:
-        _keep_results(root / "checkpoints", root / "model", (*_RESULTS, _LAST) if stopped else _RESULTS)
+        checkpoints = root / "checkpoints"
+        model = root / "model"
+        patterns = (*_RESULTS, _LAST) if stopped else _RESULTS
+        model.mkdir(parents=True, exist_ok=True)
+        for path in sorted({path for pattern in patterns for path in checkpoints.glob(pattern)}):
+            if path.name.startswith("."):  # unfinished
+                continue
+            before = model / path.name
+            if before.is_dir():
+                shutil.rmtree(before)
+            else:
+                before.unlink(missing_ok=True)
+            artifacts.clone(path, before)
     return code
 
 
@@ -140,20 +152,6 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, b
         for number in early:
             training.send_signal(number)
         return training.wait(), bool(early or passed)
-
-
-def _keep_results(checkpoints: Path, model: Path, patterns: Sequence[str]) -> None:
-    """Links rather than copies where it can, since of a job that is stopped seconds are left."""
-    model.mkdir(parents=True, exist_ok=True)
-    for path in sorted({path for pattern in patterns for path in checkpoints.glob(pattern)}):
-        if path.name.startswith("."):  # unfinished
-            continue
-        before = model / path.name
-        if before.is_dir():
-            shutil.rmtree(before)
-        else:
-            before.unlink(missing_ok=True)
-        artifacts.clone(path, before)
 
 
 def _given(folder: Path) -> Path | None:

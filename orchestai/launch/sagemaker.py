@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import math
 import re
+import subprocess
+import tarfile
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,8 +18,45 @@ from orchestai.config import Config
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
 from orchestai.extras import needed_for
-from orchestai.launch.asked import PHASE1, PHASE2, extras_of, paths_of, replayed, served_here
-from orchestai.launch.bundle import ENTRY
+from orchestai.launch.asked import PHASE1, PHASE2, extras_of, paths_of, served_here
+
+_LEFT_OUT = frozenset({"tests", "docs", "benchmarks", "checkpoints", "execution_logs", "runs", "__pycache__"})
+"""Folders that no training reads; what begins with a dot is left out, too."""
+ENTRY = "sagemaker_training/scripts/sm_mt_grpo_train.sh"
+"""What the container starts."""
+
+
+def source_files(folder: Path) -> list[str]:
+    """Files of a checkout, relative to it: those that git tracks, else all, without what no training reads.
+
+    Raises:
+        UserError: it is no checkout of OrchestAI.
+    """
+    if not (folder / ENTRY).is_file():
+        raise UserError(f"--source {folder}: no {ENTRY} there; name a checkout of OrchestAI")
+    tracked = subprocess.run(["git", "-C", str(folder), "ls-files", "-z"], capture_output=True, text=True, check=False)
+    if tracked.returncode == 0:
+        names = [name for name in tracked.stdout.split("\0") if name]
+    else:
+        names = [str(path.relative_to(folder)) for path in folder.rglob("*")]
+    kept = (name for name in names if not any(part in _LEFT_OUT or part.startswith(".") for part in Path(name).parts))
+    return sorted(name for name in kept if (folder / name).is_file())
+
+
+def pack(folder: Path, names: list[str]) -> bytes:
+    """A .tar.gz of these files, with their permissions but without times and owners."""
+    packed = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w") as archive,
+    ):
+        for name in sorted(names):
+            about = archive.gettarinfo(folder / name, name)
+            about.mtime, about.uid, about.gid, about.uname, about.gname = 0, 0, 0, "", ""
+            with (folder / name).open("rb") as file:
+                archive.addfile(about, file)
+    return packed.getvalue()
+
 
 CODE, CHECKPOINT, DATA = "code", "checkpoint", "training"
 """Channels: the source, weights to start from, and the training file of phase 1."""
@@ -158,7 +199,11 @@ def check(job: Job, config: Config | AgentConfig, source: Path, files: Collectio
         raise UserError("--train phase1: learns from a training file; give it with --data")
     if job.train != PHASE1 and DATA in job.channels:
         raise UserError(f"--data: {job.train} learns from tasks; a training file is for --train phase1")
-    if job.train == PHASE2 and CHECKPOINT not in job.channels and not _is_language(config):
+    if (
+        job.train == PHASE2
+        and CHECKPOINT not in job.channels
+        and not (isinstance(config, Config) and config.planner.kind == "language")
+    ):
         raise UserError(
             "phase 2 begins with a checkpoint of phase 1; give it with --checkpoint (planner.kind=language may begin "
             "without)"
@@ -168,7 +213,7 @@ def check(job: Job, config: Config | AgentConfig, source: Path, files: Collectio
         raise UserError(f"tasks.path={tasks}: no such file")
     if job.train != PHASE1:
         _refuse_missing_engine(job, config)
-    for key, path in paths_of(job.train, config).items():
+    for key, path in paths_of(config).items():
         inside, channel = path.resolve(), key.split(".")[-1]
         if not any((source / name).resolve().is_relative_to(inside) for name in files):
             raise UserError(
@@ -186,13 +231,6 @@ def _refuse_missing_engine(job: Job, config: Config | AgentConfig) -> None:
             f"{word}: the job does not install {package}; change the word, or, if --image has {package} and all else "
             f"that sagemaker_training/requirements.txt names, export {_COMPLETE}=1 and add --env {_COMPLETE}"
         )
-    for key, path in replayed(config).items():
-        if not (path.exists() or path.is_relative_to(ROOT)):
-            raise UserError(f"{key}={path}: no such file")
-
-
-def _is_language(config: Config | AgentConfig) -> bool:
-    return isinstance(config, Config) and config.planner.kind == "language"
 
 
 def open_session() -> Any:

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from orchestai.agents import registry
 from orchestai.config import TINY, BackendConfig, Config, LoraConfig, ModelConfig
-from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
 from orchestai.launch.asked import asked
 from orchestai.lm.backends.vllm_engine import engine_rank
@@ -52,7 +51,9 @@ def server_for(path: Path, words: Sequence[str] = ()) -> Server:
     _refuse_without_server(config.model, AGENTS)
     known = config.workers.models if config.workers else {}
     source = _source(config.model.name, known, config.cache_dir, AGENTS)
-    return _server(config.model, source, _weights(config), AGENTS)
+    return _server(
+        config.model, source, _Weights(config.model.dtype, config.adapters, registry.policies(config)), AGENTS
+    )
 
 
 def flags(options: Mapping[str, Any]) -> list[str]:
@@ -85,10 +86,6 @@ class _Weights:
     dtype: str
     lora: LoraConfig | None
     adapters: int
-
-
-def _weights(config: AgentConfig) -> _Weights:
-    return _Weights(config.model.dtype, config.adapters, registry.policies(config))
 
 
 def _refuse_without_server(settings: BackendConfig, keys: ModelKeys) -> None:

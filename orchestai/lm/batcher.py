@@ -79,7 +79,18 @@ class BatchServer(Generic[RequestT, ResultT]):
         while self._waiting:
             async with self._lock:
                 if batch := self._take():
-                    await self._answer_batch(batch)
+                    try:
+                        await self._answer(
+                            [pending.request for pending in batch], [pending.resolve for pending in batch]
+                        )
+                    except BaseException as error:
+                        for pending in batch:
+                            if isinstance(error, asyncio.CancelledError):
+                                pending.future.cancel()
+                            elif not pending.future.done():
+                                pending.future.set_exception(error)
+                        if not isinstance(error, Exception):
+                            raise
 
     def _take(self) -> list[_Pending[RequestT, ResultT]]:
         """The next batch; requests that nobody waits for any more are dropped."""
@@ -91,18 +102,6 @@ class BatchServer(Generic[RequestT, ResultT]):
         taken = set(map(id, batch))
         self._waiting = [pending for pending in self._waiting if id(pending) not in taken]
         return batch
-
-    async def _answer_batch(self, batch: Sequence[_Pending[RequestT, ResultT]]) -> None:
-        try:
-            await self._answer([pending.request for pending in batch], [pending.resolve for pending in batch])
-        except BaseException as error:
-            for pending in batch:
-                if isinstance(error, asyncio.CancelledError):
-                    pending.future.cancel()
-                elif not pending.future.done():
-                    pending.future.set_exception(error)
-            if not isinstance(error, Exception):
-                raise
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,15 +115,14 @@ class Batcher:
     """Samples the turns that all conversations of a policy wait for, in batches of equal settings.
 
     Args:
-        weights: held while a batch is sampled; whoever changes the policy's weights holds it too. Policies that share
-            weights share it.
+        lock: held while a batch is sampled; policies that share weights share it.
         max_rows: most turns in one batch.
     """
 
-    def __init__(self, backend: Generates, *, weights: asyncio.Lock, max_rows: int) -> None:
+    def __init__(self, backend: Generates, *, lock: asyncio.Lock, max_rows: int) -> None:
         self._backend = backend
         self._server: BatchServer[_Sample, tuple[Completion, int]] = BatchServer(
-            self._generate, alike=lambda sample: sample.settings, max_rows=max_rows, lock=weights
+            self._generate, alike=lambda sample: sample.settings, max_rows=max_rows, lock=lock
         )
 
     async def sample(self, prompt: Tensor, seed: int, settings: SampleSettings) -> tuple[Completion, int]:

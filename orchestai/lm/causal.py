@@ -9,18 +9,86 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from orchestai.errors import UserError
 from orchestai.lm import attention, sampling
-from orchestai.lm.log_probs import likelihood
+from orchestai.lm.attention import pack
 from orchestai.lm.model_keys import AGENTS, ModelKeys
-from orchestai.lm.packing import pack
-from orchestai.lm.sampling import Choose, Completion
+from orchestai.lm.sampling import Completion
 from orchestai.lm.value_head import ValueHead
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
     from transformers import PreTrainedModel
+
+
+_HELD = 2**25
+"""Logits that are held at a time (128 MiB of float32); where there are more, they are computed again in the backward
+pass, piece by piece."""
+_PIECE = 64
+"""Positions whose float32 intermediates are held at a time."""
+
+
+def likelihood(
+    head: nn.Module, hidden: Tensor, targets: Tensor, temperature: float, vocabulary: int
+) -> tuple[Tensor, Tensor]:
+    """Log-probability of `targets`, and entropy, both (positions,) float32 with gradient.
+
+    Args:
+        head: from hidden states to logits.
+        hidden: (positions, hidden_size).
+        targets: (positions,) int64.
+        temperature: divides the logits.
+        vocabulary: how many logits `head` gives.
+    """
+
+    def piece(states: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        return _Likelihood.apply(head(states), chosen, temperature)
+
+    size = max(_HELD // vocabulary, 1)
+    if len(targets) <= size:
+        return piece(hidden, targets)
+    pieces: list[Any] = [
+        checkpoint(piece, states, chosen, use_reentrant=False)
+        for states, chosen in zip(hidden.split(size), targets.split(size), strict=True)
+    ]
+    logp, entropy = zip(*pieces, strict=True)
+    return torch.cat(logp), torch.cat(entropy)
+
+
+class _Likelihood(torch.autograd.Function):
+    """With z the logits over the temperature and p = softmax(z): log p of the target, and H = lse(z) - sum(p z).
+
+    dH/dz = -p (z - sum(p z)), so the backward pass needs z alone.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        chosen, total, mean = torch.empty(3, len(logits), dtype=torch.float32, device=logits.device)
+        for start in range(0, len(logits), _PIECE):
+            part = slice(start, start + _PIECE)
+            scaled = logits[part].float() / temperature
+            chosen[part] = scaled.gather(-1, targets[part, None])[:, 0]
+            total[part] = scaled.logsumexp(-1)
+            mean[part] = (scaled - total[part, None]).exp_().mul_(scaled).sum(-1)
+        ctx.save_for_backward(logits, targets, total, mean)
+        ctx.temperature = temperature
+        return chosen - total, total - mean
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        logits, targets, total, mean = ctx.saved_tensors
+        of_logp, of_entropy = (grad[:, None] / ctx.temperature for grad in grads)
+        result = torch.empty_like(logits)
+        for start in range(0, len(logits), _PIECE):
+            part = slice(start, start + _PIECE)
+            scaled = logits[part].float() / ctx.temperature
+            weights = of_logp[part] + of_entropy[part] * (scaled - mean[part, None])
+            gradient = scaled.sub_(total[part, None]).exp_().mul_(weights).neg_()
+            result[part] = gradient.scatter_add_(-1, targets[part, None], of_logp[part])
+        return result, None, None
+
 
 _OTHER = "take another model (Llama, Qwen2, Qwen3, SmolLM2 and GPT-NeoX work)"
 
@@ -129,7 +197,6 @@ class CausalPolicy(nn.Module):
         *,
         temperature: float,
         max_new_tokens: int,
-        choose: Choose | None = None,
     ) -> list[Completion]:
         """One completion per row; no gradient, no dropout. A row's result depends on its own prompt and seed alone.
 
@@ -138,7 +205,6 @@ class CausalPolicy(nn.Module):
             seeds: one per row.
             temperature: divides the logits; 0 takes the likeliest token.
             max_new_tokens: where a completion is cut off, if the context's end does not come first.
-            choose: constrains what may be written.
 
         Raises:
             UserError: a prompt leaves no room in the context, the logits are not finite, or the model is unsuitable.
@@ -150,7 +216,7 @@ class CausalPolicy(nn.Module):
         ]
         with self._telling(), attention.without_dropout(self.model), self._format():
             self._verify()
-            return sampling.sample(self.model, self.end_ids, prompts, seeds, temperature, limits, choose)
+            return sampling.sample(self.model, self.end_ids, prompts, seeds, temperature, limits)
 
     def _format(self) -> AbstractContextManager[object]:
         return nullcontext() if self.autocast is None else torch.autocast(self.model.device.type, self.autocast)

@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerBase
 
 from orchestai.errors import UserError
 from orchestai.lm.model_keys import AGENTS
+from orchestai.tasks.dialogue import fold_messages
 from orchestai.types import Message, Speaker
 
 PLAIN_TEMPLATE = (
@@ -53,7 +54,8 @@ def prompt_ids(
 ) -> list[int]:
     """Token ids of (speaker, text) messages that are read once, with the beginning of the assistant's turn.
 
-    A model without a chat template reads the bare texts, a line each.
+    A model without a chat template reads the bare texts, a line each. What a template refuses, or passes over, is told
+    as `fold_messages` does.
 
     Args:
         prefill: what the assistant's turn begins with.
@@ -64,9 +66,19 @@ def prompt_ids(
         UserError: the template refuses the messages.
     """
     if tokenizer.chat_template is None:
-        text = "".join(f"{content}\n" for _, content in messages)
-        return list(tokenizer(text + prefill).input_ids)
-    text = _render(tokenizer, [{"role": role, "content": content} for role, content in messages], options, key)
+        text = "".join(f"{content}\n" for _, content in messages) + prefill
+        bare = list(tokenizer(text, add_special_tokens=False).input_ids)
+        begins = tokenizer(text).input_ids[:1] == [tokenizer.bos_token_id] != bare[:1]
+        return [*([tokenizer.bos_token_id] if begins else []), *bare]  # without the tokens that end a text
+    chat: list[Mapping[str, object]] = [{"role": role, "content": content} for role, content in messages]
+    try:
+        text = _render(tokenizer, chat, options, key)
+    except UserError:
+        text = _render(tokenizer, fold_messages(chat, has_system=False, alternates=True), options, key)
+    else:
+        if not all(content.strip() in text for _, content in messages):  # a template may pass over what it has not
+            folded = _render(tokenizer, fold_messages(chat, has_system=False, alternates=True), options, key)
+            text = folded if all(content.strip() in folded for _, content in messages) else text
     return list(tokenizer(text + prefill, add_special_tokens=False).input_ids)
 
 
@@ -81,7 +93,7 @@ def _render(
     chat: Any = messages
     try:
         return str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, **options))
-    except (TemplateError, TypeError, KeyError) as error:
+    except (TemplateError, TypeError, KeyError, ValueError, AttributeError, IndexError) as error:
         speakers = ", ".join(str(message["role"]) for message in messages)
         raise UserError(f"{key}: the model's chat template refuses a conversation of {speakers}: {error}") from error
 
@@ -191,12 +203,9 @@ class IncrementalChatRenderer:
                 content = self._special.sub(lambda match: f"{match[0][0]} {match[0][1:]}", content)
             if speaker == "tool" and not self._has_tools:
                 speaker, content = "user", f"<tool_response>\n{content}\n</tool_response>"
-            if speaker == "system" and not self._has_system:
-                speaker = "user"
-            if self._alternates and adapted and adapted[-1]["role"] == speaker:
-                content = f"{adapted.pop()['content']}\n\n{content}"
             adapted.append({"role": speaker, "content": content})
-        return adapted
+        folded: Any = fold_messages(adapted, has_system=self._has_system, alternates=self._alternates)
+        return list(folded)
 
     def _writes(self, *speakers: Speaker) -> bool:
         """Whether the template writes what these say one after the other."""

@@ -5,22 +5,85 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from torch.overrides import TorchFunctionMode
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, modeling_utils
 
 from orchestai.config import CACHE_DIR, ModelConfig
 from orchestai.errors import UserError
-from orchestai.lm import default_dtype, hub
+from orchestai.lm import local_models
 from orchestai.lm.local_models import SMOLLM2, SMOLLM2_FILE, SMOLLM2_PACKAGE, package_folder
 
-default_dtype.keep_to_its_thread()
+_OF_DEFAULT_DTYPE = frozenset(
+    {
+        torch.empty,
+        torch.empty_permuted,
+        torch.empty_strided,
+        torch.eye,
+        torch.linspace,
+        torch.logspace,
+        torch.ones,
+        torch.rand,
+        torch.randn,
+        torch.scalar_tensor,
+        torch.zeros,
+    }
+)
+_OF_DTYPE_OF_NUMBERS = frozenset({torch.arange, torch.as_tensor, torch.asarray, torch.full, torch.tensor})
+"""Of the default dtype if they are made of floating Python numbers."""
+
+
+class ThreadDefaultDtype(TorchFunctionMode):
+    """While it lasts, what this thread creates without saying in which dtype is in this one.
+
+    What is computed of integers (`1 / torch.arange(3)`) stays in the default dtype of the process.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self._dtype = dtype
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        given = dict(kwargs or {})
+        if given.get("dtype") is None and given.get("out") is None:
+            if func in _OF_DEFAULT_DTYPE:
+                given["dtype"] = self._dtype
+            elif func in _OF_DTYPE_OF_NUMBERS and not any(
+                hasattr(value, "dtype") for value in (*args, *given.values())
+            ):
+                made = func(*args, **given)
+                if made.dtype != torch.get_default_dtype():
+                    return made
+                given["dtype"] = self._dtype
+        return func(*args, **given)
+
+
+def keep_to_its_thread() -> None:
+    """Let transformers, in all that it loads from now on, set the default dtype of the loading thread alone."""
+    modeling_utils.local_torch_dtype = _local_torch_dtype  # type: ignore[assignment]
+
+
+def _local_torch_dtype(dtype: torch.dtype, model_class_name: str | None = None) -> AbstractContextManager[Any]:
+    """In place of the function of transformers."""
+    if not dtype.is_floating_point:
+        raise ValueError(f"{model_class_name or 'a model'} cannot be built in {dtype}, which is no floating type")
+    return nullcontext() if dtype == torch.get_default_dtype() else ThreadDefaultDtype(dtype)
+
+
+keep_to_its_thread()
 
 
 def origin(config: ModelConfig, model: PreTrainedModel) -> str:
@@ -85,7 +148,7 @@ def source(name: str, cache_dir: Path, key: str) -> str:
     Raises:
         UserError: the packaged model is not installed or cannot be converted, or as `hub.locate` says.
     """
-    return str(_converted_smollm2(cache_dir)) if name == SMOLLM2 else hub.locate(name, key)
+    return str(_converted_smollm2(cache_dir)) if name == SMOLLM2 else local_models.locate(name, key)
 
 
 def source_elsewhere(found: str, key: str) -> str:
@@ -144,7 +207,15 @@ def _converted_smollm2(cache_dir: Path) -> Path:
         raise UserError(f"{target.parent}: cannot write the converted model: {error.strerror}") from error
     try:
         with torch.random.fork_rng():  # a run that is seeded already takes the same course on first use
-            _convert(package, temporary)
+            quantised = AutoModelForCausalLM.from_pretrained(package, gguf_file=SMOLLM2_FILE, dtype=torch.float32)
+            config = quantised.config
+            if hasattr(config, "quantization_config"):
+                del config.quantization_config  # the loaded weights are plain float32 by now
+            plain = AutoModelForCausalLM.from_config(config)
+            plain.load_state_dict(quantised.state_dict())
+            plain.generation_config = quantised.generation_config
+            plain.to(torch.bfloat16).save_pretrained(temporary)
+            AutoTokenizer.from_pretrained(package, gguf_file=SMOLLM2_FILE).save_pretrained(temporary)
         temporary.chmod(0o755)
         os.replace(temporary, target)
     except OSError as error:
@@ -153,15 +224,3 @@ def _converted_smollm2(cache_dir: Path) -> Path:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return target
-
-
-def _convert(package: Path, target: Path) -> None:
-    quantised = AutoModelForCausalLM.from_pretrained(package, gguf_file=SMOLLM2_FILE, dtype=torch.float32)
-    config = quantised.config
-    if hasattr(config, "quantization_config"):
-        del config.quantization_config  # the loaded weights are plain float32 by now
-    plain = AutoModelForCausalLM.from_config(config)
-    plain.load_state_dict(quantised.state_dict())
-    plain.generation_config = quantised.generation_config
-    plain.to(torch.bfloat16).save_pretrained(target)
-    AutoTokenizer.from_pretrained(package, gguf_file=SMOLLM2_FILE).save_pretrained(target)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from orchestai.outcome import Unscorable
-from orchestai.preference import Preference
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Usage
 from orchestai.workflow import Workflow
@@ -36,7 +35,6 @@ class Plan:
         decomposed_by: who split a task for which nobody knows a reference decomposition, where another planner gave the
             workers.
         confidence: the chance in [0, 1] that steps and edges are right; None where nobody knows.
-        preference: at which its planner chose the workers; None where it asked for none.
         planned_by: who made it in place of a planner that was not sure enough; empty where it was sure.
         truncated: of a plan as text, whether the sampler cut it off before it ended.
     """
@@ -52,7 +50,6 @@ class Plan:
     text: str = ""
     decomposed_by: str = ""
     confidence: float | None = None
-    preference: Preference | None = None
     planned_by: str = ""
 
 
@@ -60,23 +57,6 @@ class Planner(Protocol):
     """Anything that plans. Plans come in the order of the tasks."""
 
     def plan(self, tasks: Sequence[Task]) -> list[Plan]: ...
-
-
-Preferences: TypeAlias = Sequence[Preference | None]
-"""One per task; None asks for the planner's own choice."""
-
-
-@runtime_checkable
-class PreferringPlanner(Protocol):
-    """A planner whose choice of workers depends on a preference, where it has learned that.
-
-    Attributes:
-        prefers: whether it has.
-    """
-
-    prefers: bool
-
-    def plan(self, tasks: Sequence[Task], *, preferences: Preferences | None = None) -> list[Plan]: ...
 
 
 class DecisionScorer(Protocol):
@@ -97,8 +77,6 @@ class DecisionScorer(Protocol):
 class TrainablePlanner(Planner, DecisionScorer, Protocol):
     """A planner that reinforcement learning can improve."""
 
-    def plan(
-        self, tasks: Sequence[Task], *, sample: SampleSpec | None = None, preferences: Preferences | None = None
-    ) -> list[Plan]:
+    def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
         """Plan greedily, or sample as `sample` says; without dropout and without gradient."""
         ...

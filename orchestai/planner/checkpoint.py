@@ -5,22 +5,30 @@ The file leaves the frozen encoder and language model out; their names and finge
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from safetensors.torch import save
 
-from orchestai.config import BASE, Phase2Config, PlannerConfig, RewardsConfig, WorkersConfig
+from orchestai.config import BASE, CACHE_DIR, Phase2Config, PlannerConfig, RewardsConfig, WorkersConfig
 from orchestai.config.planner import NOTHING
-from orchestai.config.section import RootSection
+from orchestai.config.section import Section
 from orchestai.errors import UserError
-from orchestai.execution.reward import reward_form
-from orchestai.execution.reward_reference import Reference
-from orchestai.planner.base_files import digest_of
-from orchestai.planner.base_planner import open_base
+from orchestai.estimate.attempts import WHOLE, Queries
+from orchestai.estimate.plan_options import plan_options
+from orchestai.estimate.pool_estimate import PoolEstimate
+from orchestai.execution.reward import Reference, RewardForm, reward_form
+from orchestai.planner.base import Plan
+from orchestai.planner.base_files import CARD, SHAPES, WEIGHTS, check_base, digest_of, other_version_of, read_base
+from orchestai.planner.baselines import whole_task
 from orchestai.planner.checkpoint_files import locate, without_suffix
+from orchestai.planner.expected_reward import expected_reward
 from orchestai.planner.language.checkpoint import (
     ESTIMATE,
     load_language_planner,
@@ -30,15 +38,111 @@ from orchestai.planner.language.checkpoint import (
     save_language_planner,
 )
 from orchestai.planner.language.planner import LanguagePlanner
-from orchestai.planner.routing import RoutingPlanner
 from orchestai.planner.slots.encoders.encoder import TextEncoder
+from orchestai.planner.slots.encoders.sentences import query_features
 from orchestai.planner.slots.encoders.step_encoder import StepEncoder
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.stored_estimate import STATE_KEY, of_state, read_state
 from orchestai.storage import artifacts, digests
-from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks
+from orchestai.tasks.splits import NOTHING_SEEN, SeenTasks
+from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard
 from orchestai.workers.pool import worker_cards
+
+_PARTS = ("reader.", "decoder.", "confidence.")
+
+
+def begin_with_base(planner: PlannerModel) -> None:
+    """Give a planner the steps and edges of `planner.base`, which stay as they are while its pool is learned.
+
+    Raises:
+        UserError: there is no such base planner, it is damaged, or it was made for other shapes or another encoder.
+    """
+    base = planner.config.base
+    check_base(planner.config, planner.encoder.fingerprint)
+    weights = read_base(base)
+    wanted = {key for key in planner.state_dict() if key.startswith(_PARTS)}
+    if weights.keys() != wanted:
+        raise other_version_of(base)
+    planner.load_state_dict({key: torch.from_numpy(value) for key, value in weights.items()}, strict=False)
+    planner.base = digest_of(base)
+
+
+def open_base(planner: PlannerModel) -> PlannerModel:
+    """Make a new planner the base planner itself, which knows the cards alone of its pool; in evaluation mode."""
+    begin_with_base(planner)
+    planner.by_cards = True
+    return planner.eval()
+
+
+def round_to_shipped(planner: PlannerModel) -> None:
+    """Round the weights of steps and edges to what `save_base` keeps, so that confidence is fitted to what is used."""
+    with torch.no_grad():
+        for part in (planner.reader, planner.decoder):
+            for parameter in part.parameters():
+                parameter.copy_(parameter.bfloat16().float())
+
+
+def save_base(folder: Path, planner: PlannerModel, card: Mapping[str, Any]) -> str:
+    """Write the weights in bfloat16 and the card beside them; gives the digest.
+
+    Raises:
+        UserError: they cannot be written.
+    """
+    learned = {
+        f"{name}.{key}" for name in ("reader", "decoder") for key, _ in getattr(planner, name).named_parameters()
+    }
+    weights = {
+        key: value.to(torch.bfloat16) if key in learned else value
+        for key, value in planner.state_dict().items()
+        if key.startswith(_PARTS)
+    }
+    content = save({key: value.contiguous() for key, value in weights.items()})
+    artifacts.write_bytes(folder / WEIGHTS, content)
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    shapes = planner.config.model_dump(mode="json", include=set(SHAPES))
+    facts = {"digest": digest, "encoder_fingerprint": planner.encoder.fingerprint, "planner": shapes}
+    artifacts.write_json(folder / CARD, {**card, **facts})
+    return digest
+
+
+@dataclass(frozen=True)
+class RoutingPlanner:
+    """Plans each task as one step, with the workers of the highest expected reward.
+
+    Args:
+        estimate: of the workers.
+        workers: of the pool, by name; those that the estimate does not know are not asked.
+        reward: weighs what is paid and how long it takes against success; None: success alone counts.
+        longest: most workers to ask, one after the other.
+        cache_dir: see `query_features`.
+    """
+
+    estimate: PoolEstimate
+    workers: Sequence[str]
+    reward: RewardForm | None
+    longest: int
+    cache_dir: Path = field(default=CACHE_DIR)
+
+    def plan(self, tasks: Sequence[Task]) -> list[Plan]:
+        """One plan per task; its confidence is 1, since a task that is asked as it stands is split rightly."""
+        texts = tuple(task.instruction for task in tasks)
+        queries = Queries(texts, (WHOLE,) * len(texts), query_features(texts, self.cache_dir))
+        names = self.estimate.workers
+        plans = []
+        for task, step in zip(tasks, self.estimate.steps(queries), strict=True):
+            options = plan_options([step], self._allowed, self.longest)
+            [order] = options.workers[int(np.argmax(expected_reward(options, self.estimate, self.reward)))]
+            first, *others = (names[place] for place in order)
+            workflow = whole_task(task)
+            chosen = workflow.replace({workflow.subtasks[0].id: {"worker": first, "fallback": tuple(others)}})
+            plans.append(Plan(workflow=chosen, raw_valid=True, confidence=1.0))
+        return plans
+
+    @cached_property
+    def _allowed(self) -> list[int]:
+        return [place for place, name in enumerate(self.estimate.workers) if name in set(self.workers)]
+
 
 FORMAT, OF_WHOLE_TASKS = "orchestai.planner/1", "orchestai.router/1"
 """Say what the file is, a planner of heads or of whole tasks; numbers grow when older programs could not read it."""
@@ -59,7 +163,7 @@ _OF_THE_WEIGHTS = (
 """Keys of `planner` that the weights were made for; a loaded planner keeps them, whatever the configuration says."""
 
 
-def save_planner(path: Path | str, planner: PlannerModel | LanguagePlanner, config: RootSection, **facts: Any) -> None:
+def save_planner(path: Path | str, planner: PlannerModel | LanguagePlanner, config: Section, **facts: Any) -> None:
     """Write a planner with the configuration and the pool that it was trained for.
 
     The file of a `PlannerModel` loads with `torch.load(path, weights_only=True)`. A language model is a folder, whose
@@ -81,7 +185,6 @@ def save_planner(path: Path | str, planner: PlannerModel | LanguagePlanner, conf
         "planner": planner.config.model_dump(mode="json"),
         "task_types": list(planner.config.task_types),
         "cards": [asdict(card) for card in planner.cards],
-        "prefers": planner.prefers,
         "base": {"name": planner.config.base, "digest": planner.base},
         **{part: {"name": model.name, "fingerprint": model.fingerprint} for part, model in _frozen(planner).items()},
         "versions": artifacts.versions(),
@@ -90,7 +193,7 @@ def save_planner(path: Path | str, planner: PlannerModel | LanguagePlanner, conf
     digests.save_torch(path, checkpoint)
 
 
-def save_router(path: Path | str, config: RootSection, **facts: Any) -> None:
+def save_router(path: Path | str, config: Section, **facts: Any) -> None:
     """Write the planner of whole tasks, of which `facts` hold the estimate, with its configuration and its pool.
 
     Raises:
@@ -106,17 +209,19 @@ def save_router(path: Path | str, config: RootSection, **facts: Any) -> None:
 def open_checkpoint(
     path: Path | str, settings: PlannerConfig, workers: WorkersConfig
 ) -> PlannerModel | LanguagePlanner | RoutingPlanner:
-    """A planner of any kind, as `load_planner`; one of whole tasks cannot be trained further.
+    """A planner of any kind to plan with, as `load_planner`; it does not learn further.
 
     Raises:
         UserError: as `load_planner`.
     """
     located = path if str(path) == BASE else locate(path)
-    if str(path) == BASE or Path(located).is_dir():
-        return load_planner(path, settings, workers)
-    checkpoint = read_checkpoint(located)
-    if checkpoint["format"] == FORMAT:
-        return load_planner(path, settings, workers)
+    is_module = str(path) == BASE or Path(located).is_dir()
+    checkpoint = {} if is_module else read_checkpoint(located)
+    if is_module or checkpoint["format"] == FORMAT:
+        planner = load_planner(path, settings, workers)
+        if isinstance(planner, PlannerModel):
+            planner.requires_grad_(False)
+        return planner
     try:
         config, cards = checkpoint["config"], [WorkerCard(**card) for card in checkpoint["cards"]]
         rewards, weights = RewardsConfig(**config["rewards"]), Phase2Config(**config["training"]["phase2_rl"])
@@ -199,7 +304,7 @@ def load_planner(
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{path}: its weights do not fit this program's planner ({reason}); train again") from None
-    planner.prefers, planner.base = bool(checkpoint["prefers"]), base["digest"]
+    planner.base = base["digest"]
     return planner.eval()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from orchestai.config.contract import Contract
+from orchestai.config.serving import Contract
 from orchestai.errors import UserError
 from orchestai.execution.contract.forecast import Forecast, WholeForecast
 from orchestai.execution.contract.trimming import ContractError, FittedPlan, Fitter
@@ -48,9 +48,8 @@ class PlanContractor:
     def fit(self, task: Task, plan: Plan, contract: Contract) -> ContractedPlan:
         """The plan with its own workers, or those that the contract's `prefer` and `min_success` ask for.
 
-        The estimate chooses them. Without one a plan that was made by the preference keeps its own, and so does one
-        some of whose workers it does not know: what it knows of a few says nothing of whether they are better. With
-        `min_success` alone these are the cheapest that reach it.
+        The estimate chooses them. A plan some of whose workers it does not know keeps its own: what it knows of a few
+        says nothing of whether they are better. With `min_success` alone these are the cheapest that reach it.
 
         Raises:
             ContractError: no choice of workers is sure enough, or keeps the contract, or nobody knows how sure one is.
@@ -58,8 +57,6 @@ class PlanContractor:
         """
         if plan.workflow is None:
             raise UserError(f"no plan: {plan.error}")
-        if self.pool is None and plan.preference is not None and contract.min_success is None:
-            return self.fit(task, replace(plan, preference=None), contract.model_copy(update={"prefer": None}))
         allowed = self.fitter.allowed(contract)
         if self.pool is None or not set(allowed) & self.pool.place.keys():
             self._refuse_unknown(contract)
@@ -126,7 +123,7 @@ class PlanContractor:
 
     def _ranked(self, options: PlanOptions, contract: Contract, outlook: PlanOutlook) -> Iterator[int]:
         """The options that are sure enough, best first; the cheapest is best where nothing is preferred."""
-        from orchestai.estimate.preference import by_preference
+        from orchestai.estimate.plan_options import by_preference
 
         pool = outlook.pool.estimate
         typical = pool.typical_usd + contract.hour_usd / 3600 * pool.typical_seconds

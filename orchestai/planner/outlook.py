@@ -13,11 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestai.errors import UserError
-from orchestai.estimate.attempts import Queries, Values
-from orchestai.estimate.familiarity import Familiarity
+from orchestai.estimate.attempts import WHOLE, Queries, Values
 from orchestai.estimate.plan_options import PlanOptions, StepEstimate, plan_options
 from orchestai.estimate.pool_estimate import FEWEST, PoolEstimate
-from orchestai.estimate.step_attempts import WHOLE
 from orchestai.execution.contract.forecast import Forecast, Likely, WholeForecast
 from orchestai.execution.result import Execution
 from orchestai.planner.base import Plan
@@ -26,6 +24,40 @@ from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
 from orchestai.planner.slots.encoders.sentences import MAX_SENTENCE_TOKENS, EmbedSentences, sentence_embedder
 from orchestai.planner.stored_estimate import of_state
 from orchestai.workflow import Workflow
+
+_RARE = 0.01
+"""Share of the attempted queries themselves that is as unlike all others."""
+_ALIKE = 0.6
+"""From this cosine on two sentences of MiniLM's are about the same thing, however much more alike all attempts are."""
+_SAMPLE = 1000
+"""Queries that are enough to say how like the others they are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Familiarity:
+    """What was attempted, and how like some of it a query has to be.
+
+    Attributes:
+        embeddings: (queries, width) unit vectors of what was attempted.
+        least: the cosine that 99 of 100 of them have to the one that is nearest to them, and no more than .6.
+    """
+
+    embeddings: NDArray[np.floating]
+    least: float
+
+    @classmethod
+    def of(cls, embeddings: NDArray[np.floating]) -> Familiarity:
+        """That of different queries, at least one."""
+        rows = np.linspace(0, len(embeddings) - 1, min(len(embeddings), _SAMPLE)).astype(np.intp)
+        cosines = embeddings[rows] @ embeddings.T
+        cosines[np.arange(len(rows)), rows] = -1.0
+        nearest = cosines.max(axis=1) if len(embeddings) > 1 else np.ones(1)
+        return cls(embeddings, min(float(np.quantile(nearest, _RARE)), _ALIKE))
+
+    def knows(self, embeddings: NDArray[np.floating]) -> NDArray[np.bool_]:
+        """(n, width) unit vectors give (n,) bool."""
+        return np.asarray((embeddings @ self.embeddings.T).max(axis=1) >= self.least - 1e-4)
+
 
 logger = logging.getLogger(__name__)
 _NORMAL = NormalDist().inv_cdf(0.975)

@@ -10,7 +10,6 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from orchestai.admission import by_deadline
 from orchestai.planner.base import Plan
 from orchestai.planner.serving import ServedPlanner
-from orchestai.preference import Preference
 from orchestai.tasks.task import Task
 
 
@@ -18,14 +17,12 @@ class QueuedTask:
     """A task to be planned.
 
     Attributes:
-        preference: by which it is to be planned; None leaves that to the planner.
         asked: whether the planner has been given it.
         outcome: its plan, or what the planner raised.
     """
 
-    def __init__(self, task: Task, preference: Preference | None = None) -> None:
+    def __init__(self, task: Task) -> None:
         self.task = task
-        self.preference = preference
         self.asked = False
         self.outcome: asyncio.Future[Plan | BaseException] = asyncio.get_running_loop().create_future()
 
@@ -56,7 +53,7 @@ class PlanningQueue:
         """
         if self._threads is None:
             queued.asked = True
-            return self.planner.plan_each([queued.task], [queued.preference])[0]
+            return self.planner.plan([queued.task])[0]
         self._waiting[queued] = None
         if len(self._callers) < self.planner.at_a_time:
             caller = asyncio.ensure_future(self._call(self._threads))
@@ -88,6 +85,6 @@ class PlanningQueue:
 def _plan_each(planner: ServedPlanner, queued: Sequence[QueuedTask]) -> Sequence[Plan | BaseException]:
     """Plan tasks together; where that fails each alone, so that it fails only for those whose fault it is."""
     try:
-        return planner.plan_each([one.task for one in queued], [one.preference for one in queued])
+        return planner.plan([one.task for one in queued])
     except BaseException as error:
         return [error] if len(queued) == 1 else [outcome for one in queued for outcome in _plan_each(planner, [one])]

@@ -9,13 +9,18 @@ from orchestai.config import BASE, PlannerConfig, WorkersConfig
 from orchestai.config.planner import NOTHING
 from orchestai.errors import UserError
 from orchestai.planner.base import Planner
-from orchestai.planner.baselines.assignment import FixedAssignment, RandomAssignment
-from orchestai.planner.baselines.decomposer import Decomposer
-from orchestai.planner.baselines.few_shot import FewShotPlanner
-from orchestai.planner.baselines.heuristic import HeuristicPlanner
-from orchestai.planner.baselines.random import RandomPlanner
-from orchestai.planner.baselines.reference import ReferencePlanner, WholePlanner, needs_decomposer
+from orchestai.planner.baselines import (
+    Decomposer,
+    FixedAssignment,
+    HeuristicPlanner,
+    RandomAssignment,
+    RandomPlanner,
+    ReferencePlanner,
+    WholePlanner,
+    needs_decomposer,
+)
 from orchestai.planner.checkpoint_files import is_checkpoint
+from orchestai.planner.few_shot import FewShotPlanner
 from orchestai.tasks.task import Task
 from orchestai.workers.pool import WorkerPool, worker_cards
 from orchestai.workers.prices import planner_prices

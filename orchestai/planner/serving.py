@@ -6,31 +6,201 @@ import asyncio
 import gc
 import logging
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from orchestai.config import BASE, PlannerConfig, WorkersConfig
-from orchestai.config.contract import Contract
 from orchestai.config.planner import NOTHING
 from orchestai.config.workers import WHOLE_TOOLS
 from orchestai.errors import UserError
-from orchestai.planner.base import Plan, Planner, Preferences
-from orchestai.planner.baselines.few_shot import FewShotPlanner
-from orchestai.planner.baselines.reference import WholePlanner
+from orchestai.execution.request import build_request
+from orchestai.planner.base import Plan, Planner
+from orchestai.planner.baselines import WholePlanner
 from orchestai.planner.checkpoint_files import fingerprint_of, is_checkpoint
-from orchestai.planner.fallback import FallbackPlanner
-from orchestai.planner.last_resort import with_all_others, with_last_resort
+from orchestai.planner.few_shot import FewShotPlanner
 from orchestai.planner.registry import planner_for
-from orchestai.planner.tools_first import ToolsFirst
-from orchestai.preference import Preference
 from orchestai.tasks.task import Task
+from orchestai.workers.base import Request, WorkerError
 from orchestai.workers.pool import WorkerPool
+from orchestai.workers.tools.registry import steps_for_tools
+from orchestai.workers.tools.worker import Tool
+from orchestai.workflow import Subtask, Workflow
 
 if TYPE_CHECKING:
-    from orchestai.execution.reward_reference import Reference
     from orchestai.planner.outlook import PoolOutlook
+
+
+class FallbackPlanner:
+    """Asks planners in turn: a plan that is invalid, or of which its planner is not sure, is left to the next.
+
+    The last one is not asked how sure it is; where it makes no plan, the first valid plan of the others is taken. Each
+    plan that was left to another says so in `planned_by`.
+
+    Args:
+        planners: by what they are called; the first leads.
+        min_confidence: below it, in [0, 1], a planner is not sure. One that does not say is.
+    """
+
+    def __init__(self, planners: Mapping[str, Planner], min_confidence: float) -> None:
+        if not planners:
+            raise ValueError("no planner is given")
+        self._planners = list(planners.items())
+        self._min_confidence = min_confidence
+
+    def plan(self, tasks: Sequence[Task]) -> list[Plan]:
+        attempts: list[list[tuple[str, Plan]]] = [[] for _ in tasks]
+        left = list(range(len(tasks)))
+        for name, planner in self._planners:
+            if not left:
+                break
+            for i, plan in zip(left, planner.plan([tasks[i] for i in left]), strict=True):
+                attempts[i].append((name, plan))
+            left = [i for i in left if doubt_of(attempts[i][-1][1], self._min_confidence)]
+        return [self._chosen(each) for each in attempts]
+
+    def _chosen(self, attempts: Sequence[tuple[str, Plan]]) -> Plan:
+        """The last plan, or the first valid one where that is none."""
+        (name, plan), doubted = attempts[-1], attempts[:-1]
+        valid = [attempt for attempt in doubted if attempt[1].workflow is not None and attempt[1].raw_valid]
+        if plan.workflow is None and valid:
+            (name, plan), doubted = valid[0], attempts
+        doubts = [f"{who} {doubt_of(made, self._min_confidence)}" for who, made in doubted]
+        return replace(plan, planned_by=f"{name}, as {'; '.join(doubts)}") if doubts else plan
+
+
+def doubt_of(plan: Plan, min_confidence: float) -> str:
+    """What its planner did, that the plan is left to the next one; empty where it is not.
+
+    A plan of one step asks for the whole in any case.
+    """
+    if plan.fault is not None:
+        return f"could not plan ({plan.fault.reason})"
+    if plan.workflow is None:
+        return f"made no plan ({plan.error})"
+    if not plan.raw_valid:
+        return "made an invalid plan"
+    if len(plan.workflow) > 1 and plan.confidence is not None and plan.confidence < min_confidence:
+        return f"was not sure ({plan.confidence:.2f})"
+    return ""
+
+
+class ToolsFirst:
+    """Gives a text to the first tools that have answers to its steps; another planner plans what none can do.
+
+    Args:
+        tools: by the names of their workers; those alone that decline what they do not understand to the last word.
+        steps: splits an instruction that tools can carry out one after the other.
+        load_other: opens the other planner, when it is first needed.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[tuple[str, Tool]],
+        steps: Callable[[str], Sequence[str]],
+        load_other: Callable[[], Planner],
+    ) -> None:
+        self._tools = tools
+        self._steps = steps
+        self._load_other = load_other
+        self._opening = Lock()
+        self._other: Planner | None = None
+
+    def plan(self, tasks: Sequence[Task]) -> list[Plan]:
+        plans = [self._for_tools(task) for task in tasks]
+        left = [task for task, plan in zip(tasks, plans, strict=True) if plan is None]
+        others = iter(self.load().plan(left) if left else ())
+        return [plan or next(others) for plan in plans]
+
+    def load(self) -> Planner:
+        """The other planner.
+
+        Raises:
+            UserError: it cannot be opened.
+        """
+        with self._opening:
+            if self._other is None:
+                self._other = self._load_other()
+            return self._other
+
+    def _for_tools(self, task: Task) -> Plan | None:
+        whole = (task.instruction,)
+        several = () if task.wants_program or not self._tools else self._steps(task.instruction)
+        return next(filter(None, (self._chain(task, steps) for steps in (several, whole) if steps)), None)
+
+    def _chain(self, task: Task, steps: Sequence[str]) -> Plan | None:
+        subtasks = [
+            Subtask(
+                id=str(i + 1), instruction=step, depends_on=(str(i),) if i else (), span=_span(task.instruction, step)
+            )
+            for i, step in enumerate(steps)
+        ]
+        workflow = Workflow(subtasks)
+        workers: dict[str, dict[str, str]] = {}
+        given: dict[str, str] = {}
+        for subtask in workflow.subtasks:
+            answered = self._answered(build_request(task, workflow, subtask, kind="dataflow", inputs=given))
+            if answered is None:
+                return None
+            workers[subtask.id], given = {"worker": answered[0]}, {subtask.id: answered[1]}
+        names = " and ".join(dict.fromkeys(chosen["worker"] for chosen in workers.values()))
+        return Plan(workflow.replace(workers), raw_valid=True, planned_by=f"{names}, which can do all of it")
+
+    def _answered(self, request: Request) -> tuple[str, str] | None:
+        """The first tool that has an answer, and that."""
+        for name, tool in self._tools:
+            try:
+                text = tool(request)
+            except WorkerError:
+                continue
+            except Exception as error:
+                logger.warning("%s broke down: %s: %s", name, type(error).__name__, error)
+                continue
+            if isinstance(text, str):
+                return name, text
+        return None
+
+
+def _span(instruction: str, step: str) -> tuple[int, int] | None:
+    start = instruction.find(step)
+    return (start, start + len(step)) if start >= 0 else None
+
+
+def with_fallbacks(
+    plans: Sequence[Plan], others: Sequence[str], where: Callable[[Subtask], bool] = lambda step: True
+) -> list[Plan]:
+    """The plans with more fallbacks: whoever asks wants another attempt before there is no answer.
+
+    Args:
+        others: in the order in which they are asked.
+        where: in which steps; by default in all.
+    """
+
+    def extended(plan: Plan) -> Plan:
+        if plan.workflow is None:
+            return plan
+        more = {
+            step.id: {"fallback": (*step.fallback, *(name for name in others if name not in step.workers))}
+            for step in plan.workflow.subtasks
+            if where(step)
+        }
+        return replace(plan, workflow=plan.workflow.replace(more))
+
+    return [extended(plan) for plan in plans]
+
+
+def with_last_resort(plans: Sequence[Plan], workers: WorkersConfig) -> list[Plan]:
+    """The plans with the last of the cascade for every step that has one worker, or tools alone: who is down, or
+    declines, must not be the end. Elsewhere logs have taught the planner whether another attempt pays."""
+
+    def is_alone(step: Subtask) -> bool:
+        kinds = {workers.pool[name].kind for name in step.workers if name in workers.pool}
+        return not step.fallback or kinds == {"tool"}
+
+    return with_fallbacks(plans, workers.cascade[-1:], is_alone)
+
 
 logger = logging.getLogger(__name__)
 WHOLE = "whole"
@@ -47,26 +217,6 @@ def _loaded() -> None:
 
 
 @dataclass(frozen=True)
-class Preferred:
-    """How a planner that has learned preferences plans by them.
-
-    Attributes:
-        plan: one plan per task; blocks.
-        reference: what a typical execution costs, and how long it takes, by which it learned them; None: nobody knows.
-    """
-
-    plan: Callable[[Sequence[Task], Preferences], list[Plan]]
-    reference: Reference | None
-
-    def preference(self, contract: Contract) -> Preference | None:
-        """What a contract asks for; None where it leaves the choice to the planner."""
-        if contract.prefer is None:
-            return None
-        usd, ms = (self.reference.cost_usd, self.reference.latency_ms) if self.reference else (0.0, 0.0)
-        return Preference.priced(contract.prefer, contract.hour_usd, usd, ms / 1000)
-
-
-@dataclass(frozen=True)
 class ServedPlanner:
     """A planner and what receipts say of it.
 
@@ -80,7 +230,6 @@ class ServedPlanner:
         outlook: what the estimate in its checkpoint says of the pool; None where there is none.
         versions: of its weights.
         only: whom it asks, where it has no choice.
-        preferred: how it plans by preferences; None where it has not learned them.
         load: loads what would else be loaded when it is first needed; blocks.
     """
 
@@ -93,18 +242,7 @@ class ServedPlanner:
     outlook: PoolOutlook | None = None
     versions: dict[str, str] = field(default_factory=dict)
     only: tuple[str, ...] = ()
-    preferred: Preferred | None = None
     load: Callable[[], object] = _loaded
-
-    def preference(self, contract: Contract) -> Preference | None:
-        """What a contract asks of the planner itself; None where it asks nothing, or the planner has not learned it."""
-        return None if self.preferred is None else self.preferred.preference(contract)
-
-    def plan_each(self, tasks: Sequence[Task], preferences: Preferences) -> list[Plan]:
-        """One plan per task, each by its preference."""
-        if self.preferred is None or not any(preferences):
-            return self.plan(tasks)
-        return self.preferred.plan(tasks, preferences)
 
 
 def import_planner(checkpoint: str | None) -> None:
@@ -152,15 +290,10 @@ async def open_planner(
         versions = {"checkpoint": fingerprint_of(checkpoint)}
         outlook = await asyncio.to_thread(_outlook_of, checkpoint)
 
-        def plan(tasks: Sequence[Task], preferences: Preferences | None = None) -> list[Plan]:
-            plans = planner.plan(tasks, preferences=preferences)
-            if not workers.cascade:
-                return plans
-            learned = not settings.allow_new_pool
-            return with_last_resort(tasks, plans, pool.cards, workers.cascade[-1], learned=learned)
+        def plan(tasks: Sequence[Task]) -> list[Plan]:
+            return with_last_resort(planner.plan(tasks), workers)
 
-        preferred = await asyncio.to_thread(_preferred, checkpoint, plan) if planner.prefers else None
-        return ServedPlanner(checkpoint, plan, outlook=outlook, versions=versions, preferred=preferred)
+        return ServedPlanner(checkpoint, plan, outlook=outlook, versions=versions)
     try:
         named = planner_for(checkpoint, settings, workers, pool, 0)(0)
     except UserError as error:
@@ -172,7 +305,7 @@ async def open_planner(
 
 def _base_planner(settings: PlannerConfig, workers: WorkersConfig, pool: WorkerPool) -> ServedPlanner:
     """The base planner, which is loaded for the first instruction that no tool can carry out alone."""
-    order = workers.cascade or _by_price(pool)
+    order = workers.cascade or [card.name for card in sorted(pool.cards, key=lambda card: card.price_usd)]
 
     def load() -> Planner:
         _import_without_collecting("orchestai.planner.slots.light")
@@ -180,19 +313,13 @@ def _base_planner(settings: PlannerConfig, workers: WorkersConfig, pool: WorkerP
         return FallbackPlanner({BASE: loaded, **open_fallbacks(BASE, settings, workers, pool)}, settings.min_confidence)
 
     tools = [name for name, worker in workers.pool.items() if worker.kind == "tool" and worker.tool in WHOLE_TOOLS]
-    planner = ToolsFirst([(name, pool.tool(name)) for name in tools], load)
+    planner = ToolsFirst([(name, pool.tool(name)) for name in tools], steps_for_tools, load)
     return ServedPlanner(
         "the base planner",
-        lambda tasks: with_all_others(planner.plan(tasks), order),
+        lambda tasks: with_fallbacks(planner.plan(tasks), order),
         versions={"checkpoint": fingerprint_of(BASE)},
         load=planner.load,
     )
-
-
-def _preferred(checkpoint: str, plan: Callable[[Sequence[Task], Preferences], list[Plan]]) -> Preferred:
-    from orchestai.planner.checkpoint import reference_of
-
-    return Preferred(plan, reference_of(checkpoint))
 
 
 def _outlook_of(checkpoint: str) -> PoolOutlook | None:
@@ -236,11 +363,6 @@ def _fallback(name: str, settings: PlannerConfig, workers: WorkersConfig, pool: 
             f"{WHOLE}"
         )
     return planner
-
-
-def _by_price(pool: WorkerPool) -> list[str]:
-    """Workers from the cheapest to the dearest."""
-    return [card.name for card in sorted(pool.cards, key=lambda card: card.price_usd)]
 
 
 def _without_checkpoint(workers: WorkersConfig, pool: WorkerPool) -> ServedPlanner:

@@ -18,9 +18,6 @@ from orchestai.storage import digests
 STATE_KEY: Final = "worker_estimate"
 """Of a checkpoint."""
 FORMAT: Final = "orchestai.worker_estimate/2"
-"""Says what it is; the number grows when older programs could not read it, or would read it wrongly."""
-_READABLE: Final = ("orchestai.worker_estimate/1", FORMAT)
-"""The first has no spread of traits: they were normal."""
 _REMEDY = "run prepare again"
 T = TypeVar("T")
 
@@ -69,7 +66,7 @@ def of_state(state: object, where: str) -> PoolEstimate:
         UserError: it is none of this version; the message begins with `where`.
     """
     found = state.get("format") if isinstance(state, Mapping) else None
-    if not isinstance(state, Mapping) or found not in _READABLE:
+    if not isinstance(state, Mapping) or found != FORMAT:
         raise UserError(f"{where}: its estimate of the workers is of format {found!r}, not {FORMAT!r}; {_REMEDY}")
     try:
         return _unpacked(PoolEstimate, state)
@@ -89,9 +86,7 @@ def _packed(value: Any, tensors: dict[int, Tensor]) -> Any:
 
 
 def _unpacked(kind: type[T], state: Mapping[str, Any]) -> T:
-    """Parts that were added later have their defaults where the state is older."""
-    hints = get_type_hints(kind)
-    return kind(**{name: _value(hints[name], state[name]) for name in hints if name in state})
+    return kind(**{name: _value(hint, state[name]) for name, hint in get_type_hints(kind).items()})
 
 
 def _value(hint: Any, value: Any) -> Any:

@@ -4,14 +4,73 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from orchestai.errors import UserError
+from orchestai.execution.record import ExecutionRecord
 from orchestai.storage import artifacts
+
+_MOST_PROBLEMS: Final = 50
+
+
+def whole_lines(file: Path, problems: list[str]) -> Iterator[tuple[str, Any]]:
+    """JSON lines as (`FILE:LINE`, value), one at a time, since a log may be larger than memory."""
+    try:
+        for line in artifacts.each_line(file):
+            if isinstance(line, str):
+                complain(problems, line.replace(f"{file.parent}/", ""))
+            else:
+                where, value = line
+                yield where.replace(f"{file.parent}/", ""), value
+    except UserError as error:
+        complain(problems, str(error).replace(f"{file.parent}/", ""))
+
+
+def complain(problems: list[str], complaint: str) -> None:
+    """Add a complaint, unless there are so many that nobody reads on."""
+    if len(problems) < _MOST_PROBLEMS:
+        problems.append(complaint)
+    elif len(problems) == _MOST_PROBLEMS:
+        problems.append("and more lines that could not be read")
+
+
+Feedback: TypeAlias = Mapping[str, Any]
+"""`score` from 0 to 1, the right `answer`, `tests`; what was not said is None."""
+ReadFeedback: TypeAlias = Callable[[], Mapping[str, Feedback]]
+"""By run id; raises UserError where it cannot be read."""
+
+
+@dataclass
+class ServedFeedback:
+    """Looked up for runs with a receipt; read when the first one is met.
+
+    Attributes:
+        scores: those of each run of the page.
+    """
+
+    read: ReadFeedback
+    scores: dict[int, list[float]] = field(default_factory=dict)
+    _known: Mapping[str, Feedback] | None = None
+
+    def of(self, run: int, record: ExecutionRecord, problems: list[str]) -> Feedback | None:
+        """What was said of an execution; None where nothing was."""
+        if record.outcome != "unjudged" or record.receipt is None:
+            return None
+        if self._known is None:
+            try:
+                self._known = self.read()
+            except UserError as error:
+                self._known = {}
+                complain(problems, f"feedback on served runs is not shown: {error}")
+        given = self._known.get(record.receipt.run_id)
+        if given is not None and given.get("score") is not None:
+            self.scores.setdefault(run, []).append(given["score"])
+        return given
+
 
 Kind: TypeAlias = Literal["executions", "phase1", "phase2", "rollouts", "evaluation", "agents", "figures", "run"]
 _BY_NAME: dict[str, Kind] = {

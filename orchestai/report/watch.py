@@ -23,8 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from orchestai.errors import UserError
 from orchestai.report.build import build_report
 from orchestai.report.chunks import MOST_EMBEDDED
-from orchestai.report.served_feedback import Feedback, ReadFeedback
-from orchestai.report.sources import find, fingerprint
+from orchestai.report.sources import Feedback, ReadFeedback, find, fingerprint
 
 _LOOK_EVERY_S: Final = 2.0
 _REST: Final = 20

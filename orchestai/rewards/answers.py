@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
-from orchestai.text.delimited import enclosed
+from orchestai.text.spoken import enclosed, spoken
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _TRIVIAQA_PUNCTUATION = string.punctuation + "‘’´`"
@@ -44,8 +44,13 @@ def normalize_answer(text: str, suite: str = "squad") -> str:
 
 
 def exact_match(prediction: str, answers: Sequence[str], suite: str = "squad") -> float:
-    """1 if the prediction is one of the answers but for what `normalize_answer` takes away, else 0."""
+    """1 if the prediction is one of the answers but for what `normalize_answer` takes away, else 0.
+
+    Of an answer of which that leaves nothing ("The The", "!!!"), nothing is taken away.
+    """
     found = normalize_answer(prediction, suite)
+    if not found:
+        return float(bool(prediction.strip()) and prediction.strip() in (answer.strip() for answer in answers))
     return float(any(found == normalize_answer(answer, suite) for answer in answers))
 
 
@@ -68,7 +73,7 @@ def _f1(prediction: str, answer: str, suite: str) -> float:
 
 def tagged_answer(text: str) -> str | None:
     """What the last `<answer>...</answer>` says; None where there is none."""
-    found = list(enclosed(text, *_TAG))
+    found = list(enclosed(spoken(text), *_TAG))
     return found[-1].strip() if found else None
 
 

@@ -72,7 +72,9 @@ def judge_report(report: str, documents: Mapping[str, str], facts: Sequence[str]
         total += len(cited)
         holding += sum(_share(claim, text) >= SUPPORT for text in known)
         together = "\n".join(known)
-        supported += _share(claim, together) >= SUPPORT and _numbers(claim) <= _words(together)
+        supported += _share(claim, together) >= SUPPORT and {
+            word for word in _words(claim) if word.isdigit()
+        } <= _words(together)
     return ReportFigures(
         coverage=sum(stated(fact, report) for fact in facts) / len(facts) if facts else 0.0,
         precision=holding / total if total else 0.0,
@@ -114,10 +116,6 @@ def _share(claim: str, text: str) -> float:
     """The share of a claim's content words, numbers included, that a text has; 0 where it has none."""
     wanted = content_words(claim)
     return len(wanted & _words(text)) / len(wanted) if wanted else 0.0
-
-
-def _numbers(text: str) -> set[str]:
-    return {word for word in _words(text) if word.isdigit()}
 
 
 def _words(text: str) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import logging
 import math
@@ -17,11 +18,40 @@ from orchestai.outcome import Outcome, Scored, Unscorable, judged
 from orchestai.plugins import find_plugin, there_are
 from orchestai.rewards import unit_tests
 from orchestai.rewards.answers import f1_reward_fn, search_reward_fn
-from orchestai.rewards.maths import math_reward_fn
-from orchestai.rewards.numeric import NO_NUMBER, first_number, numeric_reward_fn
-from orchestai.rewards.recorded_scores import RECORDED_SCORES, recorded_reward_fn
+from orchestai.rewards.maths import NO_NUMBER, first_number, math_reward_fn, numeric_reward_fn
 from orchestai.sandbox import Report, Sandbox
 from orchestai.tasks.task import EXACT, UNIT_TESTS, Task
+from orchestai.text.spoken import spoken
+
+RECORDED_SCORES = "recorded_scores"
+"""The key of `Task.details` under which scores stand, by the digest of the answer."""
+
+
+def scores_by_answer(judged: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """The scores of answers by their digests; of an answer that was scored differently nobody knows the score."""
+    found: dict[str, set[float]] = {}
+    for answer, score in judged:
+        found.setdefault(_digest(answer), set()).add(score)
+    return {digest: scores.pop() for digest, scores in found.items() if len(scores) == 1}
+
+
+def recorded_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> float:
+    """The recorded score of the answer.
+
+    Raises:
+        InfrastructureError: the table holds no such reply.
+    """
+    score = task.details.get(RECORDED_SCORES, {}).get(_digest(answer))
+    if score is None:
+        raise InfrastructureError(
+            "recording_missing", f"{task.place}: no score was recorded for this answer; ask recorded workers alone"
+        )
+    return float(score)
+
+
+def _digest(answer: str) -> str:
+    return hashlib.sha256(answer.strip().encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +68,7 @@ SCORERS: dict[str, Scorer] = {
     MATHS: math_reward_fn,
     RECORDED: recorded_reward_fn,
 }
-_EARLIER_NAMES = {
+_REWARD_NAMES = {
     "code_reward_fn": UNIT_TESTS,
     "search_reward_fn": EXACT,
     "f1_reward_fn": F1,
@@ -79,13 +109,15 @@ async def judge(task: Task, answer: str, sandbox: Sandbox) -> JudgedAnswer:
 
 
 async def score(function: Scorer, task: Task, answer: str, sandbox: Sandbox) -> float:
-    """Call a scorer.
+    """Call a scorer; ours judge what is spoken, one of the user's reads all that was written.
 
     Raises:
         InfrastructureError: the answer could not be judged, for a reason that is not its own; one is that the function
             raised, or gave no finite number.
         UserError: the function's own.
     """
+    if function in SCORERS.values():
+        answer = spoken(answer)
     try:
         result = function(task, answer, sandbox)
         outcome = await result if inspect.isawaitable(result) else result
@@ -123,8 +155,8 @@ def find_scorer(name: Any) -> Any:
 
 
 def canonical_name(name: str) -> str:
-    """Today's name of a scorer that had another in earlier versions."""
-    return _EARLIER_NAMES.get(name, name)
+    """Name of a scorer that may be given by the name of its reward function."""
+    return _REWARD_NAMES.get(name, name)
 
 
 def reward_name(name: str) -> str:

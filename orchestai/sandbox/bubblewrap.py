@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-
-from orchestai.sandbox import interpreter
 
 SCRATCH = "/sandbox"
 """Where every program finds an empty folder of its own, and the server one for what it preloads (matplotlib insists);
@@ -98,8 +98,8 @@ def find_bubblewrap() -> str | None:
 
 def _file_system(mounts: Sequence[tuple[Path, Path]], etc: Path, empty: Path) -> list[str]:
     """Options that put together what is seen; see `Bubblewrap.command`."""
-    folders = _outermost(interpreter.libraries())
-    files = [path for path in (*interpreter.executables(), *interpreter.environment_files()) if not _covered(path)]
+    folders = _outermost(libraries())
+    files = [path for path in (*executables(), *environment_files()) if not _covered(path)]
     ours = [*folders, *files, *(target for _, target in mounts)]
     line = []
     for parent in sorted({*(above for path in (*_SYSTEM, *ours) for above in path.parents), *_FOLDERS}):
@@ -117,7 +117,7 @@ def _file_system(mounts: Sequence[tuple[Path, Path]], etc: Path, empty: Path) ->
     for folder in folders:
         line += ["--ro-bind", str(folder), str(folder)]
     for library in (*(path for path in _SYSTEM if not path.is_symlink()), *folders):
-        for packages in interpreter.package_folders(library):
+        for packages in package_folders(library):
             line += ["--ro-bind", str(empty), str(packages)]
     for source, target in mounts:
         line += ["--ro-bind", str(source), str(target)]
@@ -139,3 +139,46 @@ def _outermost(folders: Sequence[Path]) -> list[Path]:
         if not _covered(folder) and not any(folder.is_relative_to(other) for other in kept):
             kept.append(folder)
     return kept
+
+
+_EXECUTABLE = re.compile(r"(python|pip)[\d.]*")
+_OF_INTERPRETER = ("lib", "lib64", "share/zoneinfo")
+_PACKAGES = ("site-packages", "dist-packages")
+
+
+def executables() -> Iterator[Path]:
+    """`sys.executable`, what else is called python or pip beside it, and all that their symbolic links lead through.
+
+    The links matter: an interpreter finds its libraries from where it lies, and its virtual environment from its name.
+    """
+    own = Path(os.path.abspath(sys.executable))
+    waiting = [own, *(path for path in own.parent.iterdir() if _EXECUTABLE.fullmatch(path.name))]
+    seen: set[Path] = set()
+    while waiting:
+        path = waiting.pop()
+        if path in seen or not path.exists():
+            continue
+        seen.add(path)
+        yield path
+        if path.is_symlink():
+            waiting.append(Path(os.path.normpath(path.parent / os.readlink(path))))
+
+
+def environment_files() -> list[Path]:
+    """What makes a folder a virtual environment."""
+    prefix = Path(os.path.abspath(sys.prefix))
+    lib64 = prefix / "lib64"
+    files = [prefix / "pyvenv.cfg", *([lib64] if lib64.is_symlink() else [])]
+    return [path for path in files if path.exists()]
+
+
+def libraries() -> list[Path]:
+    """Folders with the standard library and the shared libraries of the"""
+    bases = {os.path.abspath(base) for base in (sys.base_prefix, sys.base_exec_prefix)}
+    folders = (Path(base, name) for base in sorted(bases) for name in _OF_INTERPRETER)
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def package_folders(library: Path) -> list[Path]:
+    """Where packages are installed below a folder of libraries, for whichever version of Python."""
+    return sorted(folder for name in _PACKAGES for folder in library.glob(f"*/{name}") if folder.is_dir())

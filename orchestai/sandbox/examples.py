@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import ast
+import symtable
 import warnings
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol
 
 from orchestai.outcome import judged
 from orchestai.sandbox.program import Program
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.tasks.visible_examples import Example
-from orchestai.text.syntax import parse_python
 
 _HEAD = """\
 import unittest
@@ -57,31 +57,19 @@ async def passes_examples(sandbox: Sandbox, code: str, signature: Named, example
     """
     if not defines(code, signature.name):
         return False
-    report = await sandbox.arun(Program(code, example_tests(signature.name, examples), signature.name))
+    report = await sandbox.arun(Program(code, example_tests(signature.name, examples), signature.name, "sealed"))
     judged(report.outcome())
     return report.success
 
 
+@lru_cache(maxsize=4096)
 def defines(code: str, name: str) -> bool:
     """Whether `code` parses and seems to bind `name` at its top level; spares the sandbox what cannot pass."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            body = parse_python(code).body
+            top = symtable.symtable(code, "program.py", "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return any(name in bound or "*" in bound for bound in map(_bound_names, body))
-
-
-def _bound_names(statement: ast.stmt) -> set[str]:
-    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return {statement.name}
-    names = set()
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name):
-            names.add(node.id)
-        elif isinstance(node, ast.alias):
-            names.add(node.asname or node.name)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            names.add(node.name)
-    return names
+    bound = {one.get_name() for one in top.get_symbols() if one.is_assigned() or one.is_imported()}
+    return name in bound or "import *" in code

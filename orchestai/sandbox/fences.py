@@ -1,32 +1,292 @@
-"""Programs inside Markdown code fences, as models write them."""
+"""Programs in what models write: in Markdown's code fences, in tags, or between paragraphs of prose."""
 
 from __future__ import annotations
 
+import ast
 import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from orchestai.text.delimited import enclosed
+from orchestai.sandbox.static.test_discovery import free_names
+from orchestai.text.spoken import enclosed, spoken
 from orchestai.text.syntax import parse_python
 
-_OPENING = re.compile(r"```[^\n`]*\n")
-_CLOSING = re.compile(r"\n[ \t]*```")
-_FUNCTION = re.compile(r"^[^\S\n]*def ", re.MULTILINE)
+_MOST_PARSED = 200_000
+"""Characters, over all ends of a program that are tried: about a tenth of a second."""
+_MOST_CANDIDATES = 32
+_OPENING = re.compile(r"^(?P<lead>[^\n`~]*)(?P<mark>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$", re.MULTILINE)
+_MARKS = re.compile(r"[ \t>]*(`{3,}|~{3,})")
+_ONE_LINE = re.compile(r"```(?:py\w*\s)?([^`\n]+)```|`((?:def |lambda )[^`\n]+)`")
+_TAGS = tuple(
+    (re.compile(rf"{left}{name}{right}", re.IGNORECASE), re.compile(rf"{left}/{name}{right}", re.IGNORECASE))
+    for left, name, right in ((r"\[", "PYTHON", r"\]"), ("<", "(?:code|python|solution)", ">"))
+)
+"""How Code Llama and others mark programs."""
+_OTHER_LANGUAGES = re.compile(
+    r"(?:ba|z)?sh|shell|console|cmd|powershell|json\w*|ya?ml|toml|xml|html|css|(?:java|type)script|[jt]sx?|sql|c|cpp|c\+\+"
+    r"|java|go|rust|ruby|php|te?xt|plain\w*|output|markdown|md|diff",
+    re.IGNORECASE,
+)
+_BEGINS = re.compile(r"^[ \t]*(?:(?:def|class|async def|import|from) |@|\w+ = )")
+_LINE_MARKS = tuple(map(re.compile, (r">>> ?|\.\.\.(?: |$)", r"> ?", r"\+ ?", r"\s*\d+\s?[:|.)]?")))
+"""What may stand before every line of a program: prompts, a quotation's mark, a patch's, numbers."""
+_INVISIBLE = {ord(mark): None for mark in "\u200b\u200c\u200d\u2060\ufeff\u00ad\u200e\u200f"} | {
+    ord(mark): " " for mark in "\u00a0\u2002\u2003\u2009\u202f\u3000"
+}
+_TYPOGRAPHIC = _INVISIBLE | {ord(mark): "'" for mark in "‘’"} | {ord(mark): '"' for mark in "“”"}
+_NAMED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
-def fenced(text: str) -> str | None:
-    """Content of the first Markdown code fence that defines a function, else of the first one, or None."""
-    blocks = list(enclosed(text, _OPENING, _CLOSING, to_end=True))
-    return next(filter(_FUNCTION.search, blocks), blocks[0] if blocks else None)
+@dataclass
+class _Budget:
+    """How many characters may yet be parsed."""
+
+    left: int = _MOST_PARSED
+
+    def parse(self, code: str) -> ast.Module | None:
+        if self.left < 0:
+            return None
+        self.left -= len(code)
+        return _parsed(code)
+
+
+def fenced(text: str, name: str = "", arity: int | None = None) -> str | None:
+    """The likeliest of the `programs` of a text, or None."""
+    return next(iter(programs(text, name, arity)), None)
+
+
+def programs(text: str, name: str = "", arity: int | None = None) -> list[str]:
+    """The programs in a text, the likeliest first; all of them define `name` if one does.
+
+    Of the programs that a text holds, likelier is what defines `name` (a method of a class without arguments will do),
+    then what parses, has a body, takes `arity` arguments, is not a test, and comes later. Definitions that a program
+    lacks are taken from the text's other programs. Thoughts hold none.
+    """
+    text = spoken(text).replace("\r\n", "\n").replace("\r", "\n")
+    budget = _Budget()
+    whole = budget.parse(text)
+    if whole is not None and any(isinstance(node, _NAMED) for node in whole.body):
+        return [text]
+    found = [code for block, info in _blocks(text, budget) if (code := _read(block, info, budget))]
+    if not any(_defines_something(code) for code in found):
+        found += [code for code in [_between_prose(_without_marks(text), budget)] if code]
+    found = list(dict.fromkeys(found))[-_MOST_CANDIDATES:]
+    ranks = {code: _rank(code, place, name, arity) for place, code in enumerate(found)}
+    ordered = sorted(found, key=ranks.__getitem__, reverse=True)
+    if name and ordered and ranks[ordered[0]][0]:
+        ordered = [code for code in ordered if ranks[code][0]]
+    return [_completed(code, found, name) for code in ordered]
+
+
+def longest_program(head: str, body: str, budget: _Budget | None = None) -> str | None:
+    """`head` and as many lines of `body` as form a program; None where none do, or too much would have to be read.
+
+    No line at which parsing fails, or at which what is never closed was opened, is in any program that begins so: the
+    next end to try is before it.
+    """
+    budget = budget or _Budget()
+    lines, above = body.split("\n"), head.count("\n")
+    end = len(lines)
+    while end >= 0:
+        code = head + "\n".join(lines[:end])
+        try:
+            parse_python(code)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            line = error.lineno if isinstance(error, SyntaxError) else None
+            budget.left -= len(code)
+            if budget.left < 0:
+                return None
+            end = min(end, max(line - above, 1) if line else end) - 1
+        else:
+            return code
+    return None
 
 
 def parses(code: str) -> bool:
     """Whether `code` is Python."""
+    return _parsed(code) is not None
+
+
+def unfenced(text: str, name: str = "") -> str:
+    """The program in a text that is no Python itself but holds some; else the text."""
+    if parses(text) or not re.search("```|~~~|</", text):
+        return text
+    return fenced(text, name) or text
+
+
+def _parsed(code: str) -> ast.Module | None:
     try:
-        parse_python(code)
+        return parse_python(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _blocks(text: str, budget: _Budget) -> Iterator[tuple[str, str]]:
+    """What stands in fences and tags, and the language that it is said to be.
+
+    A fence ends with the first line of such a mark, or a later one where a text of the program's own would be cut off.
+    """
+    for opening, closing in _TAGS:
+        yield from ((block, "python") for block in enclosed(text, opening, closing, to_end=opening is _TAGS[0][0]))
+    for one in _ONE_LINE.finditer(text):
+        yield one[1] or one[2], ""
+    position = 0
+    while (begin := _OPENING.search(text, position)) is not None:
+        mark, inside = begin["mark"], begin.end() + 1
+        closing = re.compile(rf"^[ \t>]*{re.escape(mark)}|(?<=[^\s`~]){re.escape(mark)}[ \t]*$", re.MULTILINE)
+        end = first = closing.search(text, inside)
+        while end is not None and _is_cut_off(text[inside : end.start()], budget):
+            end = closing.search(text, end.end())
+        end = end or first
+        yield text[inside : end.start() if end else len(text)], begin["info"].strip()
+        if end is None:
+            return
+        opens = _OPENING.match(text, text.rfind("\n", 0, end.start()) + 1)
+        position = opens.start() if opens is not None and opens["info"].strip() else end.end()
+
+
+def _is_cut_off(code: str, budget: _Budget) -> bool:
+    """Whether a text of several lines is left open."""
+    budget.left -= len(code)
+    if budget.left < 0 or ('"""' not in code and "'''" not in code):
         return False
-    return True
+    try:
+        parse_python(textwrap.dedent(code))
+    except SyntaxError as error:
+        return "triple-quoted" in (error.msg or "")
+    except (ValueError, RecursionError, MemoryError):
+        return False
+    return False
 
 
-def unfenced(text: str) -> str:
-    """The program in a text that is no Python itself but holds some in a fence; else the text."""
-    return (fenced(text) or text) if "```" in text and not parses(text) else text
+def _read(block: str, info: str, budget: _Budget) -> str | None:
+    """The program that a block holds, without what may stand before its lines or cannot be seen; None if it is none."""
+    if _OTHER_LANGUAGES.fullmatch(info):
+        return None
+    for visible in dict.fromkeys((block, block.translate(_INVISIBLE), block.translate(_TYPOGRAPHIC))):
+        for code in (visible, textwrap.dedent(visible), *_without_line_marks(visible)):
+            if budget.parse(code) is not None:
+                return code if code.strip() else None
+    code = textwrap.dedent(block.translate(_INVISIBLE))
+    program = longest_program("", code, budget)
+    return program if program and _defines_something(program) else _between_prose(code, budget) or code
+
+
+def _without_line_marks(block: str) -> Iterator[str]:
+    lines = [line for line in textwrap.dedent(block).split("\n") if line.strip()]
+    for mark in _LINE_MARKS:
+        marked = [(line, found) for line in lines if (found := mark.match(line))]
+        if lines and mark.match(lines[0]) and (len(marked) == len(lines) or mark is _LINE_MARKS[0]):
+            yield textwrap.dedent("\n".join(line[found.end() :] for line, found in marked))
+
+
+def _without_marks(text: str) -> str:
+    return "\n".join("" if _MARKS.match(line) else line for line in text.split("\n"))
+
+
+def _between_prose(text: str, budget: _Budget) -> str | None:
+    """The parts of a text that are Python, from a line that looks like it on, put together; None without any."""
+    parts: list[str] = []
+    lines = text.translate(_INVISIBLE).split("\n")
+    place = 0
+    while budget.left > 0 and place < len(lines):
+        line = lines[place]
+        taken = 1
+        if _BEGINS.match(line):
+            margin = line[: len(line) - len(line.lstrip())]
+            part = longest_program("", "\n".join(each.removeprefix(margin) for each in lines[place:]), budget) or ""
+            if part.strip():
+                parts.append(part.rstrip())
+                taken = part.count("\n") + 1
+        place += taken
+    program = "\n".join(parts)
+    return program if _defines_something(program) else None
+
+
+def _defines_something(code: str) -> bool:
+    tree = _parsed(code)
+    return tree is not None and any(isinstance(node, _NAMED) for node in tree.body)
+
+
+def _rank(code: str, place: int, name: str, arity: int | None) -> tuple[int, bool, bool, bool, bool, int]:
+    """How likely a program is the one that is wanted, best last."""
+    tree = _parsed(code)
+    if tree is None:
+        return (1 if name and f"def {name}(" in code else 0), False, False, False, False, place
+    function = next((node for node in tree.body if isinstance(node, _NAMED) and node.name == name), None)
+    method = find_method(tree.body, name)
+    bound = method or binds(tree.body, name)
+    defined = [node for node in tree.body if isinstance(node, _NAMED)]
+    wanted = [function] if function else [method] if method else defined
+    functions = [node for node in wanted if isinstance(node, ast.FunctionDef)]
+    fits = arity is None or not functions or any(takes(node, arity + bool(method)) for node in functions)
+    tests = [node for node in defined if is_test(node, name)]
+    whole = not functions or not all(map(_is_stub, functions))
+    return (2 if name and bound else 0), True, whole, bool(defined) and len(tests) < len(defined), fits, place
+
+
+def takes(function: ast.FunctionDef, arity: int) -> bool:
+    """Whether a function can be called with so many arguments."""
+    arguments = function.args
+    most = len(arguments.posonlyargs) + len(arguments.args)
+    return most - len(arguments.defaults) <= arity and (arity <= most or arguments.vararg is not None)
+
+
+def is_test(node: ast.stmt, name: str = "") -> bool:
+    """Whether a definition is a test, of the function `name` for one, rather than what is tested."""
+    if isinstance(node, ast.ClassDef):
+        return any(ast.unparse(base).endswith("TestCase") for base in node.bases) or node.name.startswith("Test")
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name == name:
+        return False
+    reads = bool(name) and any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
+    return reads or node.name in ("test", "check", "main") or node.name.startswith("test_")
+
+
+def find_method(body: Sequence[ast.stmt], name: str) -> ast.FunctionDef | None:
+    """The method `name` of a class that is made without arguments, as LeetCode's `Solution` is."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
+            begins = methods.get("__init__")
+            if name in methods and (begins is None or takes(begins, 1)):
+                return methods[name]
+    return None
+
+
+def binds(body: Sequence[ast.stmt], name: str) -> bool:
+    """Whether statements define a name, or set it."""
+    return any(name in ({node.name} if isinstance(node, _NAMED) else _assigned(node)) for node in body)
+
+
+def _assigned(node: ast.stmt) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def _is_stub(function: ast.FunctionDef) -> bool:
+    """Whether a body is yet to be written."""
+    return all(
+        isinstance(node, ast.Pass)
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        or (isinstance(node, ast.Raise) and "NotImplemented" in ast.unparse(node))
+        for node in function.body
+    )
+
+
+def _completed(code: str, others: Sequence[str], name: str) -> str:
+    """A program below the imports and definitions of the text's other programs that it lacks."""
+    if len(others) < 2 or not parses(code):
+        return code
+    lacks = set(free_names(code)) - {name}
+    for other in others:
+        if other == code or not lacks or (tree := _parsed(other)) is None:
+            continue
+        for node in tree.body:
+            named = {node.name} if isinstance(node, _NAMED) else _assigned(node)
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                named = {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+            if named & lacks:
+                code = f"{ast.unparse(node)}\n{code}"
+                lacks = set(free_names(code)) - {name}
+    return code

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,13 +24,14 @@ from typing import Any
 
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox.bubblewrap import INSIDE, NOBODY, SCRATCH, Bubblewrap
-from orchestai.sandbox.home import Home
+from orchestai.sandbox.inside import MOST_WALLS
+from orchestai.sandbox.inside.ipc.exceptions import MAX_MESSAGE
 from orchestai.sandbox.inside.ipc.wire import ChannelClosedError, LineReader, send_line
+from orchestai.sandbox.inside.judge.testing import MAX_OUTPUT
 from orchestai.sandbox.packages import Packages
-from orchestai.sandbox.program import Limits, Program
-from orchestai.sandbox.static.self_contained import is_self_contained
+from orchestai.sandbox.program import Isolation, Limits, Program
+from orchestai.sandbox.static.modes import is_self_contained
 from orchestai.sandbox.static.test_discovery import packed
-from orchestai.sandbox.test_report import add_report
 
 _INSIDE = Path(__file__).parent / "inside"
 _BOOT = """
@@ -53,7 +57,7 @@ sys.exit(main(json.loads(settings)))
 of the server have one thread, programs are to find the random state of seed 0, and it takes longer than a test."""
 _SEALED = 1 | 2 | 4 | 8
 """F_SEAL_SEAL, _SHRINK, _GROW and _WRITE: a program must not change the file that its tests are read from."""
-_START_TIMEOUT_S = 120.0
+_START_TIMEOUT_S, _TO_END_S = 600.0, 10.0
 _UIDS = range(61000, 65534)
 """Users that nobody is; where the server is root, each slot's programs run as one of them. Servers choose at random, so
 that those of several sandboxes on a machine hardly share one, and the limit on its processes."""
@@ -75,10 +79,6 @@ _ENVIRONMENT = {
     "PYTHONIOENCODING": "utf-8:surrogateescape",
     "PYTHONNOUSERSITE": "1",
 }
-
-
-_PATIENCE = 3
-"""Wall-clock limits of a program after which a server that says nothing counts as gone."""
 
 
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -112,7 +112,7 @@ class ForkServer:
         packages: Packages | None = None,
     ) -> None:
         self._limits = limits
-        self._home = Home()
+        self._home = Path(tempfile.mkdtemp(prefix="sandbox-"))
         pairs = [socket.socketpair() for _ in range(slots)]
         self._channels = [ours for ours, _ in pairs]
         theirs = [channel for _, channel in pairs]
@@ -120,7 +120,7 @@ class ForkServer:
         try:
             self._process = self._start(descriptors, preload, bubblewrap, packages or Packages())
         except BaseException:
-            self._home.remove()
+            shutil.rmtree(self._home, ignore_errors=True)
             raise
         for channel in theirs:
             channel.close()
@@ -141,7 +141,7 @@ class ForkServer:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def judge(self, slot: int, program: Program, names: Sequence[str], wall_s: float | None = None) -> dict[str, Any]:
+    def judge(self, slot: int, program: Program, names: Sequence[str]) -> dict[str, Any]:
         """Have `slot` run a program and wait for the verdict. One caller per slot at a time.
 
         Gives `status`, `reason`, `wall_s`, `cpu_s`, `peak_mb` and `tests`: for each of `names` the fields of a
@@ -152,15 +152,15 @@ class ForkServer:
             SyntaxError, ValueError: the tests are not Python.
         """
         number = next(self._ids)
+        isolation: Isolation = "open" if program.isolation == "open" else "sealed"
         job = {
             "total": len(names),
             "entry_point": program.entry_point,
-            "isolation": program.isolation,
-            "wall_s": self._limits.wall_s if wall_s is None else min(wall_s, self._limits.wall_s),
-            "self_contained": is_self_contained(program.tests, program.entry_point),
+            "isolation": isolation,
+            "self_contained": isolation == "sealed" and is_self_contained(program.tests, program.entry_point),
         }
         code = program.code.encode("utf-8", "surrogatepass")
-        tests = packed(program.tests, tuple(names), program.entry_point)
+        tests = packed(program.tests, tuple(names), program.entry_point, isolation)
         channel = self._channels[slot]
         try:
             with (
@@ -169,7 +169,7 @@ class ForkServer:
                 _file_with(tests) as tests_file,
                 _file_with(b"", seals=0) as report,
             ):
-                channel.settimeout(_PATIENCE * self._limits.wall_s + _START_TIMEOUT_S)
+                channel.settimeout(MOST_WALLS * self._limits.wall_s + _START_TIMEOUT_S)
                 send_line(channel, {"id": number, "job": job}, (code_file, tests_file, report))
                 while True:
                     verdict, _ = self._readers[slot].read()
@@ -187,7 +187,7 @@ class ForkServer:
     def _start(
         self, channels: Sequence[int], preload: Sequence[str], bubblewrap: Bubblewrap | None, packages: Packages
     ) -> subprocess.Popen[bytes]:
-        home = SCRATCH if bubblewrap else str(self._home.path)
+        home = SCRATCH if bubblewrap else str(self._home)
         level = "namespaces" if bubblewrap else "process"
         first_uid = secrets.choice(_UIDS[: -len(channels) - 1])
         settings = {
@@ -202,21 +202,20 @@ class ForkServer:
         command = [os.path.abspath(sys.executable), "-s", "-c", _BOOT, inside, json.dumps(settings)]
         environment = _ENVIRONMENT | {"HOME": home, "TMPDIR": home}
         if bubblewrap:
-            own = self._home.path
-            etc, empty = _write_etc(own, range(first_uid, first_uid + len(channels))), own / "empty"
+            etc, empty = _write_etc(self._home, range(first_uid, first_uid + len(channels))), self._home / "empty"
             empty.mkdir(mode=0o755)
-            mounts = [(_INSIDE, Path(INSIDE)), *packages.stage(own)]
+            mounts = [(_INSIDE, Path(INSIDE)), *packages.stage(self._home)]
             command = bubblewrap.command(command, mounts, etc, empty, environment)
         user = bubblewrap.runs_as if bubblewrap else None
         if user is not None:
-            os.chown(self._home.path, user, user)
+            os.chown(self._home, user, user)
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._complaints,
-            cwd=self._home.path,
+            cwd=self._home,
             env=environment,
             pass_fds=channels,
             start_new_session=True,
@@ -236,7 +235,9 @@ class ForkServer:
                 if "unable" in hello:
                     raise InfrastructureError("sandbox", f"the sandbox's fork server did not start: {hello['unable']}")
         except ChannelClosedError as error:
-            if self._process.wait(_START_TIMEOUT_S) in _KILLED:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_TO_END_S)
+            if self._process.returncode in _KILLED:
                 raise SlotLostError("the fork server was killed as it started") from None
             self._complaints.seek(0)
             said = self._complaints.read(1000).decode(errors="replace").strip() or error
@@ -244,20 +245,20 @@ class ForkServer:
 
 
 def _end(
-    process: subprocess.Popen[bytes], channels: Sequence[socket.socket], in_use: Sequence[threading.Lock], home: Home
+    process: subprocess.Popen[bytes], channels: Sequence[socket.socket], in_use: Sequence[threading.Lock], home: Path
 ) -> None:
     for channel in channels:
         with suppress(OSError):
             channel.shutdown(socket.SHUT_RDWR)
     try:
-        process.wait(timeout=10)
+        process.wait(_TO_END_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
     for channel, lock in zip(channels, in_use, strict=True):
         with lock:  # who waits for a descriptor that is closed may wake with another's of the same number
             channel.close()
-    home.remove()
+    shutil.rmtree(home, ignore_errors=True)
 
 
 def _write_etc(home: Path, uids: Sequence[int]) -> Path:
@@ -293,3 +294,59 @@ def _file_with(data: bytes, seals: int = _SEALED) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+_MAX_BYTES = 1 << 15
+"""Of a test: each of its characters may take twelve."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_Facts = dict[str, Any]
+
+
+def add_report(verdict: _Facts, descriptor: int) -> _Facts:
+    """A slot's `verdict` with what the file says; where tests are open the program may have written that."""
+    tests = verdict.get("tests", [])
+    reason, facts = _read(descriptor, len(tests))
+    if verdict["status"] not in ("ok", "infra_error"):
+        verdict = verdict | {"reason": verdict["reason"] or reason}
+    told = [_told(test, facts.get(number, {}), verdict["reason"]) for number, test in enumerate(tests)]
+    return verdict | ({"tests": told} if tests else {})
+
+
+def _told(test: _Facts, facts: _Facts, reason: str) -> _Facts:
+    if "message" not in test:
+        return test | facts
+    return test if test["message"] else test | {"message": reason}
+
+
+def _read(descriptor: int, tests: int) -> tuple[str, dict[int, _Facts]]:
+    reason = ""
+    found: dict[int, _Facts] = {}
+    size = min(os.fstat(descriptor).st_size, (tests + 2) * _MAX_BYTES)
+    for line in os.pread(descriptor, size, 0).split(b"\n"):
+        try:
+            facts = json.loads(line) if 0 < len(line) <= _MAX_BYTES else None
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(facts, dict):
+            reason = reason or _text(facts, "reason", MAX_MESSAGE)
+            if type(facts.get("test")) is int:
+                found[facts["test"]] = {
+                    "message": _text(facts, "message", MAX_MESSAGE),
+                    "output": _text(facts, "output", MAX_OUTPUT),
+                    "wall_s": _seconds(facts.get("wall_s")),
+                }
+    return reason, found
+
+
+def _text(facts: _Facts, name: str, longest: int) -> str:
+    value = facts.get(name)
+    return printable(value[:longest]) if isinstance(value, str) else ""
+
+
+def printable(text: str) -> str:
+    """`text` without what a terminal obeys: control characters but tabs and line ends appear as `\\x1b`."""
+    return _CONTROL.sub(lambda match: rf"\x{ord(match[0]):02x}", text)
+
+
+def _seconds(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and 0 <= value < math.inf and value < 1e15 else 0.0

@@ -15,6 +15,7 @@ from orchestai.sandbox.fork_server import ForkServer, SlotLostError
 from orchestai.sandbox.program import Limits, Program
 from orchestai.sandbox.static.test_discovery import list_tests
 
+_ELSEWHERE = "run them on Linux with bubblewrap (on Windows: WSL 2)"
 _PROBES = Program(
     code="""\
 import ctypes, os, signal, socket
@@ -58,32 +59,41 @@ class Probes(unittest.TestCase):
 )
 
 
-Level: TypeAlias = Literal["namespaces", "process"]
+Level: TypeAlias = Literal["namespaces", "process", "none"]
 Strictness: TypeAlias = Literal["strict", "auto", "process"]
 
 
 def choose_level(strictness: Strictness) -> tuple[Level, Bubblewrap | None]:
     """The level that `strictness` asks for, and the way into namespaces if it is that.
 
+    `none` where programs cannot be isolated and nobody has said that they need not be: whatever needs none can be done.
+
     Raises:
-        UserError: the system has no forked processes, or it cannot isolate programs and `strict` asks for that.
+        UserError: the system has no forked processes, or it cannot isolate programs, and that was asked for.
     """
-    if os.name != "posix":
-        raise UserError(
-            f"sandbox: {sys.platform} has no forked processes with limits, in which programs meet their unit tests; "
-            "use Linux (on Windows: WSL 2), or tasks whose answers need no tests"
+    if strictness == "process":
+        if os.name != "posix":
+            raise UserError(f"sandbox.level=process: {sys.platform} has no forked processes with limits; {_ELSEWHERE}")
+        warnings.warn(
+            "sandbox: programs run with limits alone and can read, change and delete this user's files "
+            "(sandbox.level is process), and the answers of suites are among these; run only code that you trust",
+            stacklevel=3,
         )
-    found = "sandbox.level is process" if strictness == "process" else find_namespaces()
+        return "process", None
+    found = find_namespaces()
     if isinstance(found, Bubblewrap):
         return "namespaces", found
     if strictness == "strict":
         raise UserError(f"sandbox.level: strict, but programs cannot be isolated here: {found}")
-    warnings.warn(
-        f"sandbox: programs run with limits alone and can read, change and delete this user's files ({found}), and the "
-        "answers of suites are among these; run only code that you trust",
-        stacklevel=3,
+    return "none", None
+
+
+def refusal() -> str:
+    """What is said of a program where none can be isolated."""
+    return (
+        f"programs are refused, since they cannot be isolated here: {find_namespaces()}; {_ELSEWHERE}, or set "
+        "sandbox.level=process if you trust them: they could read, change and delete your files"
     )
-    return "process", None
 
 
 @cache

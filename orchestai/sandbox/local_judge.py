@@ -1,30 +1,26 @@
-"""Judges programs on this machine: by their tests, and by what tells tests that were earned from forged ones."""
+"""Judges programs on this machine by their tests."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from orchestai.errors import InfrastructureError
 from orchestai.sandbox.fences import unfenced
 from orchestai.sandbox.fork_server import SlotLostError
-from orchestai.sandbox.helper_checks import Unearned, find_unearned
-from orchestai.sandbox.levels import Level, Strictness, choose_level
+from orchestai.sandbox.inside import AGREEING
+from orchestai.sandbox.levels import Level, Strictness, choose_level, refusal
 from orchestai.sandbox.packages import Packages, find_packages
 from orchestai.sandbox.pool import ServerPool
-from orchestai.sandbox.program import Limits, Program, Report, TestVerdict
-from orchestai.sandbox.static.exchanges import exchange_more_than_copies
-from orchestai.sandbox.static.helper_tests import find_helper_tests
-from orchestai.sandbox.static.negated_tests import in_likeness, make_negated
-from orchestai.sandbox.static.replaced_tests import find_replaced_tests
-from orchestai.sandbox.static.test_discovery import list_tests, packed
+from orchestai.sandbox.program import OPEN_REFUSED, Isolation, Limits, OpenVerdicts, Program, Report, TestVerdict
+from orchestai.sandbox.static.modes import objection_to_copies, only_calls_and_compares
+from orchestai.sandbox.static.test_discovery import free_names, helper_tests, list_tests, names_of, packed, with_given
 from orchestai.tasks.suites import ANSWER_PACKAGES, PROGRAM_PACKAGES
 
 _SEEN = (*PROGRAM_PACKAGES, "math_verify", "antlr4", "pytest", "pip")
 """What suites name, what `math_reward_fn` runs in the sandbox, what runs the tests of repositories, and a command."""
-_LEAST_CHECKING_S = 2.0
-"""Beyond its limit, for what a program's own functions say; see `helper_checks`."""
+_NOT_PLAIN = "they do more than compare plain data"
 
 
 class Judge(Protocol):
@@ -60,17 +56,30 @@ class LocalJudge:
     """
 
     def __init__(
-        self, workers: int, limits: Limits, preload: Sequence[str], strictness: Strictness, packages: Sequence[str]
+        self,
+        workers: int,
+        limits: Limits,
+        preload: Sequence[str],
+        strictness: Strictness,
+        packages: Sequence[str],
+        open_verdicts: OpenVerdicts,
     ) -> None:
         self.limits = limits
+        self._open_verdicts = open_verdicts
         level, bubblewrap = choose_level(strictness)
         self.level: Level = level
         self.packages = find_packages((*packages, *preload), _SEEN, ANSWER_PACKAGES) if bubblewrap else None
-        self._pool = ServerPool(workers, limits, preload, bubblewrap, self.packages)
+        self._servers = None if level == "none" else ServerPool(workers, limits, preload, bubblewrap, self.packages)
+
+    @property
+    def _pool(self) -> ServerPool:
+        assert self._servers is not None, "programs are refused"
+        return self._servers
 
     def start(self) -> None:
         """Start the fork server without preloaded modules, if there is none."""
-        self._pool.server()
+        if self._servers is not None:
+            self._servers.server()
 
     @property
     def server_pid(self) -> int:
@@ -79,36 +88,33 @@ class LocalJudge:
 
     def close(self) -> None:
         """See `Judge.close`."""
-        self._pool.close()
+        if self._servers is not None:
+            self._servers.close()
 
     def judge(self, program: Program) -> Report:
         """See `Judge.judge`."""
-        held: dict[str, Any] = {"level": self.level, "isolation": program.isolation}
+        held: dict[str, Any] = {"level": self.level}
+        if self._servers is None:
+            return Report("refused", reason=refusal(), **held)
+        program = replace(program, code=unfenced(program.code, program.entry_point))
         try:
-            names = list_tests(program.tests)
-            packed(program.tests, names, program.entry_point)
-            if program.isolation == "split" and exchange_more_than_copies(program.tests, program.entry_point):
-                program = replace(program, isolation="shared")
-                held["isolation"] = "shared"
+            isolation, objection = isolation_of(program)
+            held["isolation"] = isolation
+            source = with_given(program.tests, program.given, program.entry_point)
+            program = replace(program, isolation=isolation, tests=source, given="")
+            names = list_tests(source)
+            packed(source, names, program.entry_point, isolation)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             return Report("broken", reason=f"the tests are not Python: {error}", **held)
         if not names:
             return Report("broken", reason="the tests define no unittest.TestCase with a test", **held)
-        program = replace(program, code=unfenced(program.code))
+        if objection:
+            return Report("refused", total=len(names), reason=f"the tests cannot be sealed: {objection}", **held)
+        if isolation == "open" and self._open_verdicts == "refuse":
+            reason = f"{OPEN_REFUSED}{objection_to_copies(source, program.entry_point) or _NOT_PLAIN}"
+            return Report("refused", total=len(names), reason=reason, **held)
         try:
-            if program.isolation == "in_process":
-                verdict = self._pool.judge(replace(program, tests=in_likeness(program.tests)), names)
-                if forged := self._forged(program, names, verdict):
-                    verdict = _tampered(verdict, forged)
-            else:
-                verdict = self._pool.judge(program, names)
-                verdict = _without_replaced(verdict, names, find_replaced_tests(program.tests, program.entry_point))
-                if helper_tests := find_helper_tests(program.tests, program.entry_point):
-                    rewarded = _passed(names, verdict)
-                    seconds = max(_LEAST_CHECKING_S, self.limits.wall_s - verdict.get("wall_s", 0.0))
-                    unearned = find_unearned(self._pool.judge, program, helper_tests, rewarded, seconds)
-                    forged = unearned.forged
-                    verdict = _tampered(verdict, forged) if forged else _without(verdict, names, unearned)
+            verdict = self._pool.judge(program, names)
         except SlotLostError as error:
             unfinished = [{"outcome": "died"}] * len(names)
             verdict = {"status": "died", "reason": f"ended the sandbox twice: {error}", "tests": unfinished}
@@ -117,51 +123,27 @@ class LocalJudge:
         if verdict["status"] == "infra_error":
             return Report("infra_error", total=len(names), reason=verdict["reason"], **held)
         tests = tuple(TestVerdict(name, **test) for name, test in zip(names, verdict.pop("tests"), strict=True))
+        if any(test.message == AGREEING for test in tests):  # a liar in one of them is none in the others
+            unearned = helper_tests(source, program.entry_point)
+            tests = tuple(
+                replace(test, outcome="failed", message=AGREEING) if test.name in unearned else test for test in tests
+            )
         passed = sum(test.outcome == "passed" for test in tests)
         return Report(passed=passed, total=len(tests), tests=tests, **verdict, **held)
 
-    def _forged(self, program: Program, names: tuple[str, ...], verdict: dict[str, Any]) -> set[str]:
-        """The tests that the program passed, and then passed again with the opposite asserted."""
-        passed = _passed(names, verdict)
-        forged: set[str] = set()
-        for negated in make_negated(program.tests, names):
-            if passed & set(negated.names):
-                again = self._pool.judge(replace(program, tests=negated.source), names)
-                if again["status"] == "infra_error":
-                    raise InfrastructureError("sandbox", again["reason"])
-                forged |= passed & set(negated.names) & _passed(names, again)
-        return forged
 
+def isolation_of(program: Program) -> tuple[Isolation, str]:
+    """How a program is to be judged, and what in its tests stands in the way of that.
 
-def _passed(names: Sequence[str], verdict: dict[str, Any]) -> set[str]:
-    tests = zip(names, verdict.get("tests", ()), strict=False)
-    return {name for name, test in tests if test["outcome"] == "passed"}
-
-
-def _tampered(verdict: dict[str, Any], forged: set[str]) -> dict[str, Any]:
-    reason = f"passed {', '.join(sorted(forged))} whatever was expected"
-    failed = {"outcome": "failed", "message": "the program tampers with its tests"}
-    tests = [test | failed if test["outcome"] == "passed" else test for test in verdict["tests"]]
-    return verdict | {"status": "tampered", "reason": reason, "tests": tests}
-
-
-def _without_replaced(verdict: dict[str, Any], names: Sequence[str], replaced: Collection[str]) -> dict[str, Any]:
-    error = {
-        "outcome": "error",
-        "message": "a function of the program's stands for this test, or for what it asserts by",
-    }
-    passed = _passed(names, verdict) & set(replaced)
-    if not passed:
-        return verdict
-    tests = [test | error if name in passed else test for name, test in zip(names, verdict["tests"], strict=True)]
-    return verdict | {"tests": tests}
-
-
-def _without(verdict: dict[str, Any], names: Sequence[str], unearned: Unearned) -> dict[str, Any]:
-    fickle = {"outcome": "failed", "message": "rests on a function of the program's that does not always say the same"}
-    unchecked = {"outcome": "timeout", "message": "no time was left to check the program's functions that it rests on"}
-    tests = [
-        test | (fickle if name in unearned.fickle else unchecked if name in unearned.unchecked else {})
-        for name, test in zip(names, verdict.get("tests", ()), strict=False)
-    ]
-    return verdict | {"tests": tests}
+    Raises:
+        SyntaxError, ValueError: the tests are not Python.
+    """
+    if program.isolation == "open":
+        return "open", ""
+    tests, entry_point = program.tests, program.entry_point
+    objection = objection_to_copies(tests, entry_point)
+    if program.isolation == "sealed":
+        unknown = {*free_names(with_given(tests, program.given, entry_point))} - {entry_point}
+        return "sealed", objection or (f"they use {min(unknown)} of the program" if unknown else "")
+    plain = not objection and only_calls_and_compares(tests, entry_point, names_of(program.given, entry_point))
+    return "sealed" if plain else "open", ""

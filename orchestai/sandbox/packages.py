@@ -110,7 +110,7 @@ def _find(names: tuple[str, ...], optional: tuple[str, ...], hidden: frozenset[s
     seen = _with_dependencies(wanted, installed) - hidden
     parts: dict[Path, set[str]] = {folder: set() for folder in _site_folders()}
     for name in seen:
-        parts[installed[name].folder].update(_own_parts(installed[name], seen, by_part, installed))
+        parts[installed[name].folder].update(_own_parts(installed[name], seen, by_part))
     return Packages(
         frozenset(module for name in seen for module in installed[name].modules),
         tuple((folder, tuple(sorted(some))) for folder, some in parts.items()),
@@ -132,7 +132,7 @@ class _Installed:
     @property
     def modules(self) -> set[str]:
         names = (part if part.isidentifier() else getmodulename(part) for part in self.top_level)
-        return {name for name in names if name}
+        return {name for name in names if name and name != "__pycache__"}
 
 
 @cache
@@ -156,7 +156,7 @@ def _files(metadata: Path) -> Iterator[str]:
     if record.is_file():
         with record.open(encoding="utf-8", newline="") as lines:
             files = [row[0] for row in csv.reader(lines) if row]
-        yield from (file for file in files if not file.startswith(("..", "/", "__pycache__/")))
+        yield from (file for file in files if not file.startswith(("..", "/")))
     else:
         yield metadata.name
         top_level = metadata / "top_level.txt"
@@ -179,26 +179,10 @@ def _with_dependencies(wanted: set[str], installed: dict[str, _Installed]) -> se
     return {name for name, _ in seen}
 
 
-def _own_parts(
-    distribution: _Installed, seen: set[str], by_part: dict[str, set[str]], installed: dict[str, _Installed]
-) -> Iterator[str]:
-    """The fewest paths that hold all files of a distribution and none of a distribution outside of `seen`."""
+def _own_parts(distribution: _Installed, seen: set[str], by_part: dict[str, set[str]]) -> Iterator[str]:
+    """Paths that hold all files of a distribution and none of one outside of `seen`."""
     for part in distribution.top_level:
-        if others := by_part[part] - seen:
-            theirs = {
-                above for other in others for file in installed[other].files for above in _prefixes(file) if above
-            }
-            for file in distribution.files:
-                if file.partition("/")[0] == part:
-                    yield next(prefix for prefix in (*_prefixes(file), file) if prefix not in theirs or prefix == file)
-        else:
+        if by_part[part] <= seen and part != "__pycache__":
             yield part
-            if part.endswith(".py"):
-                cached = (distribution.folder / "__pycache__").glob(f"{part[:-3]}.*.pyc")
-                yield from (f"__pycache__/{path.name}" for path in cached)
-
-
-def _prefixes(file: str) -> list[str]:
-    """`a/b/c` -> [`a`, `a/b`]"""
-    pieces = file.split("/")
-    return ["/".join(pieces[:end]) for end in range(1, len(pieces))]
+        else:
+            yield from (file for file in distribution.files if file.partition("/")[0] == part)

@@ -71,11 +71,8 @@ class ServerPool:
         for slot in range(self._slots_per_server):
             self._slots.put(slot)
 
-    def judge(self, program: Program, names: Sequence[str], wall_s: float | None = None) -> dict[str, Any]:
+    def judge(self, program: Program, names: Sequence[str]) -> dict[str, Any]:
         """The verdict on a program with the tests `names`; see `ForkServer.judge`.
-
-        Args:
-            wall_s: seconds for everything, where they are fewer than the limit.
 
         Raises:
             SlotLostError: the program ended the process that watched it, twice.
@@ -86,12 +83,12 @@ class ServerPool:
         try:
             server = self.server(tier)
             try:
-                return server.judge(slot, program, names, wall_s)
+                return server.judge(slot, program, names)
             except SlotLostError:
                 self._forget_if_dead(tier, server)
         finally:
             self._slots.put(slot)
-        return self._judge_alone(program, names, tier, wall_s)
+        return self._judge_alone(program, names, tier)
 
     def server(self, tier: int = 0) -> ForkServer:
         """The server that has imported the first `tier` modules, started if there is none."""
@@ -120,7 +117,7 @@ class ServerPool:
         )
         return next(needed, 0)
 
-    def _judge_alone(self, program: Program, names: Sequence[str], tier: int, wall_s: float | None) -> dict[str, Any]:
+    def _judge_alone(self, program: Program, names: Sequence[str], tier: int) -> dict[str, Any]:
         """Run a program again whose server was lost. In namespaces it cannot have been the program's doing."""
         lost: SlotLostError | None = None
         for _ in range(_TRIES if self._bubblewrap else 1):
@@ -128,7 +125,7 @@ class ServerPool:
                 raise InfrastructureError("sandbox", "the sandbox was closed")
             alone = self._start(1, tier)
             try:
-                return alone.judge(0, program, names, wall_s)
+                return alone.judge(0, program, names)
             except SlotLostError as error:
                 lost = error
             finally:

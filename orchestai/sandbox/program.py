@@ -8,7 +8,10 @@ from typing import Literal, TypeAlias
 from orchestai.errors import FaultKind
 from orchestai.outcome import Outcome, Scored, Unscorable
 
-Isolation: TypeAlias = Literal["split", "shared", "in_process"]
+Isolation: TypeAlias = Literal["sealed", "open"]
+OpenVerdicts: TypeAlias = Literal["mark", "refuse"]
+"""What an open verdict is worth: it counts and is marked, or is none."""
+OPEN_REFUSED = "the tests can only be judged open, and sandbox.open_verdicts is refuse: "
 Status: TypeAlias = Literal[
     "ok",
     "syntax_error",
@@ -19,6 +22,7 @@ Status: TypeAlias = Literal[
     "memory",
     "tampered",
     "broken",
+    "refused",
     "infra_error",
 ]
 TestOutcome: TypeAlias = Literal["passed", "failed", "error", "skipped", "timeout", "died", "memory", "not_run"]
@@ -52,18 +56,21 @@ class Limits:
 class Program:
     """A candidate's source and the source of its tests (`unittest.TestCase` classes that call `entry_point`).
 
-    Code that is no Python but holds a Markdown fence is what the fence holds. `split` isolation runs the tests in
-    another process than the candidate: values go as copies, and the candidate cannot touch the verdict. `shared` does
-    so, too, and has the candidate share the tests' world: their patches, functions, mocks, files and environment; so
-    does `split` where the source of the tests shows that they need it, and the report says `shared` then.
-    `in_process` runs both in one process, for tests that import the program; what forges there is detected by twins, at
-    best.
+    Code that is no Python but holds a Markdown fence is what the fence holds.
+
+    Attributes:
+        isolation: `sealed` runs the tests in another process than the candidate: plain data cross as copies, and the
+            candidate cannot touch the verdict. `open` runs both in one process, for tests that need objects, functions,
+            mocks or the world of the program; forgery is detected there, as far as one process allows. `auto` is sealed
+            where the source of the tests shows that copies do, else open; the report says which.
+        given: source that the program had to begin with; what tests use of it beside the entry point is run from there.
     """
 
     code: str
     tests: str
     entry_point: str = "task_func"
-    isolation: Isolation = "split"
+    isolation: Isolation | Literal["auto"] = "auto"
+    given: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,10 +79,9 @@ class TestVerdict:
 
     Attributes:
         message: why it did not pass.
-        wall_s, cpu_s: what it took; CPU time is that of the main processes, the candidate's by its own account.
-        peak_mb: the most memory that one of them had held by its end beyond what it was forked with.
-        output: the beginning of what it, or the candidate in it, printed through `sys.stdout` and `sys.stderr`. This
-            and the figures are known of tests that came to an end.
+        wall_s: seconds that it took.
+        output: the beginning of what it, or the candidate in it, printed through `sys.stdout` and `sys.stderr`. Both
+            are known of tests that came to an end.
     """
 
     __test__ = False
@@ -84,12 +90,14 @@ class TestVerdict:
     outcome: TestOutcome
     message: str = ""
     wall_s: float = 0.0
-    cpu_s: float = 0.0
-    peak_mb: float = 0.0
     output: str = ""
 
 
-_OF_THE_PROGRAM: frozenset[Status] = frozenset({"ok", "syntax_error", "no_entry_point", "tampered", "broken"})
+_OF_THE_PROGRAM: frozenset[Status] = frozenset(
+    {"ok", "syntax_error", "no_entry_point", "tampered", "broken", "refused"}
+)
+_COMPUTED = 0.75
+"""Share of its time that a program computed, above which its time-out is its own."""
 _OF_THE_MACHINE: frozenset[TestOutcome] = frozenset({"timeout", "died", "memory", "not_run"})
 
 
@@ -100,8 +108,8 @@ class Report:
     Attributes:
         status: `ok` if every test ran to its end; else the first thing that went wrong: the program could not be
             loaded (`syntax_error`, `import_error`, `no_entry_point`), it took too long (`timeout`), ended its process
-            (`died`) or ran out of memory (`memory`). `tampered`: it passed tests that contradict each other (see
-            `negated_tests`), so none is credited. `broken`: there are no tests, or they cannot be loaded.
+            (`died`) or ran out of memory (`memory`). `tampered`: it tampered with its tests, so none is credited.
+            `broken`: there are no tests, or they cannot be loaded. `refused`: they cannot be judged as was asked.
             `infra_error`: the sandbox itself failed.
         passed: tests passed; a skipped, missing or unfinished one is not.
         total: tests that the source of the tests defines.
@@ -111,7 +119,7 @@ class Report:
         peak_mb: the most memory that one of them held beyond what it was forked with.
         reason: says why the status is not `ok`.
         level: how the program was held; see `Sandbox`.
-        isolation: how it was kept from its tests; see `Program`.
+        isolation: how it was judged, `sealed` from its tests or `open` to them.
     """
 
     status: Status
@@ -123,7 +131,7 @@ class Report:
     peak_mb: float = 0.0
     reason: str = ""
     level: str = ""
-    isolation: Isolation = "split"
+    isolation: Isolation = "sealed"
 
     @property
     def success(self) -> bool:
@@ -132,16 +140,18 @@ class Report:
 
     @property
     def repeatable(self) -> bool:
-        """Whether a busier machine would have said the same.
+        """Whether a machine with more, or less, to do would have said the same.
 
-        Not so of time-outs, deaths, a lack of memory, a faulty sandbox, and programs that failed while loading, which
-        may have lacked a thread or a process.
+        Not so of deaths, a lack of memory, a faulty sandbox, and programs that failed while loading, which may have
+        lacked a thread or a process; nor of time-outs, unless the program computed nearly all the time.
         """
+        if self.status == "timeout" and self.cpu_s >= _COMPUTED * self.wall_s:
+            return not any(test.outcome in _OF_THE_MACHINE - {"timeout", "not_run"} for test in self.tests)
         return self.status in _OF_THE_PROGRAM and not any(test.outcome in _OF_THE_MACHINE for test in self.tests)
 
     def outcome(self) -> Outcome:
         """Fraction of tests passed; Unscorable where the fault is not the program's."""
-        if self.status in ("infra_error", "broken") or self.total == 0:
+        if self.status in ("infra_error", "broken", "refused") or self.total == 0:
             kind: FaultKind = "sandbox" if self.status == "infra_error" else "task"
             return Unscorable(kind, f"sandbox: {self.status}: {self.reason}")
         return Scored(self.passed / self.total)

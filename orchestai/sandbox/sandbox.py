@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
@@ -15,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from orchestai.config import SandboxConfig
-from orchestai.sandbox.program import Limits, Program, Report
+from orchestai.sandbox.program import Limits, OpenVerdicts, Program, Report
 
 if TYPE_CHECKING:
     from orchestai.sandbox.levels import Level, Strictness
@@ -23,16 +22,22 @@ if TYPE_CHECKING:
     from orchestai.sandbox.packages import Packages
 
 
-class _GivenUpError(Exception):
-    """Whoever judged a program was interrupted; whoever waited with it is to do it."""
+_VERDICTS: dict[SandboxConfig, OrderedDict[Program, Report]] = {}
+"""Of this process, by the settings under which programs were judged: sandboxes that are opened one after the other, as
+by the stages of a run, share them."""
 
 
 def _local(
-    workers: int, limits: Limits, preload: Sequence[str], strictness: Strictness, packages: Sequence[str]
+    workers: int,
+    limits: Limits,
+    preload: Sequence[str],
+    strictness: Strictness,
+    packages: Sequence[str],
+    open_verdicts: OpenVerdicts,
 ) -> Judge:
     from orchestai.sandbox.local_judge import LocalJudge
 
-    return LocalJudge(workers, limits, preload, strictness, packages)
+    return LocalJudge(workers, limits, preload, strictness, packages, open_verdicts)
 
 
 class Sandbox:
@@ -47,9 +52,12 @@ class Sandbox:
         cache_size: verdicts kept in memory; a program that was judged before is not run again, unless its report is one
             that a busy machine may have caused (see `Report.repeatable`).
         strictness: `strict`: programs are isolated by namespaces, or there is no sandbox. `auto`: by namespaces where
-            the system allows it, else by limits alone, with a warning. `process`: by limits alone, for trusted code.
+            the system allows it, else they are refused. `process`: by limits alone, for trusted code.
         judge: who judges; by default this machine, as the arguments before say.
         when_needed: whether that is set up when the first program comes, or its level is asked for, and not before.
+        open_verdicts: `mark`: verdicts that were reached with the tests in the program's process count, and say so.
+            `refuse`: tests that need that are not run, and their programs are Unscorable.
+        verdicts: of programs that were judged before under the same settings; further ones are put there.
 
     Attributes:
         workers: as given.
@@ -69,19 +77,25 @@ class Sandbox:
         packages: Sequence[str] = (),
         judge: Judge | None = None,
         when_needed: bool = False,
+        open_verdicts: OpenVerdicts = "mark",
+        verdicts: OrderedDict[Program, Report] | None = None,
     ) -> None:
-        self._make: Callable[[], Judge] = partial(_local, workers, limits or Limits(), preload, strictness, packages)
+        self._make: Callable[[], Judge] = partial(
+            _local, workers, limits or Limits(), preload, strictness, packages, open_verdicts
+        )
         self._when_needed = when_needed
         self._making = threading.Lock()
         self._made = judge if judge or when_needed else self._make()
         self._cache_size = cache_size
-        self._cache: OrderedDict[Program, Future[Report]] = OrderedDict()
+        self._verdicts = OrderedDict() if verdicts is None else verdicts
+        self._waiting: dict[Program, list[Callable[[Report | Exception], None]]] = {}
         self._lock = threading.Lock()
         self._closed = False
         self.workers = workers
-        self._running: set[Future[Report]] = set()
-        self._waiting: dict[Future[Report], SimpleQueue[None]] = {}
-        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="sandbox")
+        self._programs: SimpleQueue[Program | None] = SimpleQueue()
+        self._threads = [threading.Thread(target=self._judge, name="sandbox", daemon=True) for _ in range(workers)]
+        for thread in self._threads:
+            thread.start()
 
     @classmethod
     def from_config(cls, config: SandboxConfig, *, when_needed: bool = False) -> Sandbox:
@@ -95,6 +109,8 @@ class Sandbox:
             strictness=config.level,
             packages=config.packages,
             when_needed=when_needed,
+            open_verdicts=config.open_verdicts,
+            verdicts=_VERDICTS.setdefault(config, OrderedDict()),
         )
 
     def __enter__(self) -> Sandbox:
@@ -117,7 +133,7 @@ class Sandbox:
 
     @property
     def level(self) -> Level:
-        """How programs are isolated: by `namespaces`, or as a `process` with limits alone."""
+        """How programs are isolated: by `namespaces`, as a `process` with limits alone, or not, so they are refused."""
         return self._judging.level
 
     @property
@@ -136,29 +152,25 @@ class Sandbox:
 
     def run(self, program: Program) -> Report:
         """Judge `program`, waiting for the verdict."""
-        own: Future[Report] = Future()
-        try:
-            while True:
-                future = self._claim(program, own)
-                if future is own:
-                    self._settle(program, own)
-                with suppress(_GivenUpError):
-                    return future.result()
-        finally:  # wherever it was interrupted: others may wait for its verdict
-            self._give_up(program, own, _GivenUpError())
+        answer: SimpleQueue[Report | Exception] = SimpleQueue()
+        self._ask(program, answer.put)
+        return _verdict(answer.get())
 
     async def arun(self, program: Program) -> Report:
         """Judge `program` without blocking the event loop."""
-        while True:
-            own: Future[Report] = Future()
-            future = self._claim(program, own)
-            if future is own:
-                try:
-                    self._threads.submit(self._settle_for_others, program, own)
-                except RuntimeError as error:  # closed in the meantime, or no more threads
-                    self._give_up(program, own, error)
-            with suppress(_GivenUpError):
-                return await asyncio.shield(asyncio.wrap_future(future))
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Report | Exception] = loop.create_future()
+
+        def settle(found: Report | Exception) -> None:
+            if not answer.done():
+                answer.set_result(found)
+
+        def tell(found: Report | Exception) -> None:
+            with suppress(RuntimeError):  # the loop may have ended
+                loop.call_soon_threadsafe(settle, found)
+
+        self._ask(program, tell)
+        return _verdict(await answer)
 
     @property
     def server_pid(self) -> int:
@@ -176,72 +188,45 @@ class Sandbox:
         with self._making:
             if self._made is not None:
                 self._made.close()
-        self._threads.shutdown()
+        for _ in self._threads:
+            self._programs.put(None)
+        for thread in self._threads:
+            thread.join()
 
-    def _claim(self, program: Program, own: Future[Report]) -> Future[Report]:
-        """The verdict to come: `own` if it is the caller that is to see to it, else another's."""
+    def _ask(self, program: Program, tell: Callable[[Report | Exception], None]) -> None:
+        """Have `tell` called with the verdict. An interrupt of whoever waits for it does not reach who judges."""
         with self._lock:
             if self._closed:
                 raise RuntimeError("the sandbox is closed")
-            known = self._cache.get(program)
-            if known is not None:
-                self._cache.move_to_end(program)
-                return known
-            own.set_running_or_notify_cancel()  # so that nobody who waits for it can cancel it
-            self._cache[program] = own
-            while len(self._cache) > self._cache_size:
-                self._cache.popitem(last=False)
-            return own
+            report = self._verdicts.get(program)
+            if report is None:
+                if program not in self._waiting:
+                    self._programs.put(program)
+                    self._waiting[program] = []
+                self._waiting[program].append(tell)
+                return
+            with suppress(KeyError):  # another sandbox may have dropped it just now
+                self._verdicts.move_to_end(program)
+        tell(report)
 
-    def _settle(self, program: Program, own: Future[Report]) -> None:
-        try:
-            self._await_turn(own)
-            report = self._judge(program)
-        finally:
-            self._end_turn(own)
-        if not report.repeatable:
-            self._forget(program, own)
-        own.set_result(report)
-
-    def _settle_for_others(self, program: Program, own: Future[Report]) -> None:
-        try:
-            self._settle(program, own)
-        except BaseException as error:
-            self._give_up(program, own, error)
-
-    def _give_up(self, program: Program, own: Future[Report], error: BaseException) -> None:
-        if not own.done():
-            self._end_turn(own)  # again: an interrupt may have come just when it was to end
-            self._forget(program, own)
-            own.set_exception(error)
-
-    def _await_turn(self, own: Future[Report]) -> None:
-        """No semaphore: one that Ctrl-C interrupts may lose a turn, or the lock that it holds, for ever."""
-        while True:
+    def _judge(self) -> None:
+        while (program := self._programs.get()) is not None:
+            found: Report | Exception
+            try:
+                found = self._judging.judge(program)
+            except Exception as error:
+                found = error
             with self._lock:
-                if len(self._running) < self.workers:
-                    self._waiting.pop(own, None)
-                    self._running.add(own)
-                    self._wake_next()
-                    return
-                gate = self._waiting.setdefault(own, SimpleQueue())
-            gate.get()
+                if isinstance(found, Report) and found.repeatable:
+                    self._verdicts[program] = found
+                    while len(self._verdicts) > self._cache_size:
+                        self._verdicts.popitem(last=False)
+                waiting = self._waiting.pop(program, [])
+            for tell in waiting:
+                tell(found)
 
-    def _end_turn(self, own: Future[Report]) -> None:
-        """Whether it had one, waited for one, or neither."""
-        with self._lock:
-            self._waiting.pop(own, None)
-            self._running.discard(own)
-            self._wake_next()
 
-    def _wake_next(self) -> None:
-        if self._waiting and len(self._running) < self.workers:
-            next(iter(self._waiting.values())).put(None)
-
-    def _forget(self, program: Program, own: Future[Report]) -> None:
-        with self._lock:
-            if self._cache.get(program) is own:
-                del self._cache[program]
-
-    def _judge(self, program: Program) -> Report:
-        return self._judging.judge(program)
+def _verdict(found: Report | Exception) -> Report:
+    if isinstance(found, Exception):
+        raise found
+    return found

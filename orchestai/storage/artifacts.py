@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from orchestai.config.section import Section
 from orchestai.errors import UserError
-from orchestai.storage.file_lock import LocksUnsupportedError, lock, open_shared
+from orchestai.storage.folder_lock import LocksUnsupportedError, lock, open_shared
 
 _REPORTED_PACKAGES = ("orchestai", "torch", "transformers", "peft", "accelerate", "numpy", "pydantic")
 

@@ -30,7 +30,10 @@ def _split(path: str | None, name: str) -> list[Task]:
     records = read_records(source, HUB_SPLITS[name])
     if Path(source).is_file():
         records = [
-            (where, {"paper_id": number, **record, "split": record.get("split", _held_out(number))})
+            (
+                where,
+                {"paper_id": number, **record, "split": record.get("split", "train" if number % _HELD_OUT else "val")},
+            )
             for number, (where, record) in enumerate(records, start=1)
         ]
         records = [(where, record) for where, record in records if record["split"] == name]
@@ -41,12 +44,14 @@ def _split(path: str | None, name: str) -> list[Task]:
     return to_tasks(records, _task)
 
 
-def _held_out(number: int) -> str:
-    return "train" if number % _HELD_OUT else "val"
-
-
 def _task(record: Record) -> Task:
-    abstract = _abstract(record)
+    text = next((record[key] for key in ("abstract_text", "abstract", "source") if key in record), None)
+    if text is None:
+        raise KeyError("abstract_text")
+    joined = text if isinstance(text, str) else " ".join(text)
+    if not joined.strip():
+        raise ValueError("the abstract is empty")
+    abstract = " ".join(joined.split())
     return Task(
         task_id=f"arxiv/{record['paper_id']}",
         suite="arxiv_abstracts",
@@ -55,13 +60,3 @@ def _task(record: Record) -> Task:
         details={"abstract": abstract, "title": record.get("title") or ""},
         source=record.get("licence") or "",
     )
-
-
-def _abstract(record: Record) -> str:
-    text = next((record[key] for key in ("abstract_text", "abstract", "source") if key in record), None)
-    if text is None:
-        raise KeyError("abstract_text")
-    joined = text if isinstance(text, str) else " ".join(text)
-    if not joined.strip():
-        raise ValueError("the abstract is empty")
-    return " ".join(joined.split())

@@ -29,10 +29,15 @@ _SIGNATURE = re.compile(r"\bdef[ \t]+(\w+)[ \t]*\(([^)]*)\)")
 _DOCTEST = re.compile(r"(?:^[ \t]*>>>[ \t]*|\bassert[ \t]+)(?!print\b)(\w+)\(", re.MULTILINE)
 _CALL = re.compile(r"(?<![\w.])([a-z]\w+_[a-z]\w+)\(([^()]*)\)")
 """A call of a name with an underscore, which is no word of prose as `file(s)` is."""
+_SHOWN_CALL = re.compile(
+    r"(?<![\w.])([a-z]\w*)\((?=[^()\s])(?:[^()]|\([^()]*\))*\)`?\s*(?:==|=|->|→|=>|(?:returns?|gives?|ergibt|gibt|liefert)\b)",
+    re.I,
+)
+"""A call with its result."""
 
 _MAKING = (
-    r"(?<!how to )(?<!had to )\b(?:write|create|implement|make|build|develop|code|generate|give|provide|need|want|like|"
-    r"define|design|produce|schreibe?|erstelle?|implementiere?|programmiere?|entwick[el]+|baue?|mache?|definiere?|gib|"
+    r"(?<!how to )(?<!had to )\b(?:write|def|create|implement|make|build|develop|code|generate|give|provide|need|want|"
+    r"like|define|design|produce|schreibe?|erstelle?|implementiere?|programmiere?|entwick[el]+|baue?|mache?|definiere?|gib|"
     r"liefere?|entwirf|brauche|benötige|möchten?|hätten?|kannst|könn\w+|würdest)\b"
 )
 _WORDS = (
@@ -67,20 +72,33 @@ _OF_LANGUAGE = re.compile(rf"\b{_LANGUAGE}")
 _NAMED_CALL = re.compile(rf"\b(?:{_FUNCTION}|called|named|namens|define|name|write)\W{{1,2}}(\w+)\(([^()]*)\)", re.I)
 _NAMED = re.compile(
     rf"\b(?:called|named|namens|call it|name it|genannt|heißt|name (?:is|should be|must be))[ \t]+[`'\"]?(\w+)|"
-    rf"\b{_FUNCTION} [`'\"](\w+)",
+    rf"\b{_FUNCTION} (?:[`'\"](\w+)|([a-z]|[a-z]*[_\d]\w*|(?-i:[a-z]+[A-Z])\w*)\b)",
     re.IGNORECASE,
 )
 _WHAT_IT_DOES = re.compile(
     rf"\b(?:{_FUNCTION}|{_PROGRAM})\b[^.:;\n]{{0,40}}?\b(that|which|to) ((?:(?! and )[^.,:;\n(`\"'])+)", re.IGNORECASE
 )
+_WHETHER = re.compile(
+    r"\b(?:if|whether|when) .+ (is|are)(?: an?| the)? ([a-z]+)(?: (?!by|than|in|of)([a-z]+))?"
+    r"(?: (?:by|than|in|of)\b.*)?$"
+)
+"""What it tells of something."""
 _SMALL_WORDS = frozenset(
     ["the", "of", "its", "it", "each", "whether", "if", "is", "are", "in", "into", "from", "given"]
 )
 _COUNTED = re.compile(
-    r"(?<!the )(?<!first )(?<!last )\b(two|both|three|zwei|beide|drei) (?:\w+ )?(?:numbers|integers|strings|lists|"
-    r"texts|words|values|arguments|parameters|arrays|dates|sets|zahlen|listen|texte|wörter|werte|zeichenketten)\b",
+    r"(?<!the )(?<!first )(?<!last )\b(two|both|three|zwei|zweier|beide|drei) (?:\w+ )?(?:numbers|integers|strings|"
+    r"lists|texts|words|values|arguments|parameters|arrays|dates|sets|zahlen|listen|texte|wörter|werte|zeichenketten)\b",
     re.IGNORECASE,
 )
+_PART_OF = re.compile(
+    r"\b(?:an?|given|specific|certain|eine?n?|bestimmte[rsn]?) "
+    r"(?:(character|letter|buchstaben?|zeichen)|(word|wort|substring)|(element|item|value|number|zahl|wert)) .{0,40}?\b"
+    r"(?:in|of|from|im|aus) (?:an?|the|given|einem|einer|eine) (?:given )?"
+    r"(string|text|sentence|satz|zeichenkette|list|liste|array|wort|word)\b",
+    re.IGNORECASE,
+)
+"""A thing that is looked for, and what it is looked for in."""
 _HELD = (
     ("items", re.compile(r"\b(?:lists?|arrays?|listen?)\b", re.I)),
     ("text", re.compile(r"\b(?:strings?|texte?s?|words?|sentences?|titles?|wort|wörter|satz|zeichenketten?)\b", re.I)),
@@ -112,7 +130,7 @@ def asked_function(instruction: str) -> tuple[str, tuple[str, ...]]:
     signatures = [*_SIGNATURE.findall(instruction)][-1:]
     calls = chain(signatures, _NAMED_CALL.findall(instruction), _CALL.findall(instruction))
     names = (next(filter(None, found)) for found in _NAMED.findall(instruction))
-    others = chain(names, _DOCTEST.findall(instruction))
+    others = chain(names, _DOCTEST.findall(instruction), _SHOWN_CALL.findall(instruction))
     for name, between in chain(calls, ((name, "") for name in others)):
         if not name.isidentifier() or iskeyword(name) or _NO_NAMES.match(name):
             continue
@@ -128,16 +146,25 @@ def _name(instruction: str) -> str:
     """A verb and its object, such as `reverse_string` of "a function that reverses a string"; empty without them."""
     if (does := _WHAT_IT_DOES.search(instruction)) is None:
         return ""
+    if is_so := _WHETHER.search(does[2].lower()):
+        return "_".join(filter(None, is_so.groups()))
     words = [word for word in re.findall(r"[a-z]{2,}", does[2].lower()) if word not in _SMALL_WORDS]
     if words and does[1].lower() != "to":
         words[0] = re.sub(r"(?<=ch|sh|ss|zz)es$|(?<=[^s])s$", "", words[0])
-    return "_".join(words[:4]) if len(words) > 1 else ""
+    return "_".join(words[len(words) > 2 and words[0] == "return" :][:4]) if len(words) > 1 else ""
 
 
 def _parameters(instruction: str) -> tuple[str, ...]:
     """One or as many as the instruction counts, named after what they hold."""
     if counted := _COUNTED.search(instruction):
-        return ("first", "second", "third")[: 2 if counted[1].lower() in ("two", "both", "zwei", "beide") else 3]
+        return ("first", "second", "third")[
+            : 2 if counted[1].lower() in ("two", "both", "zwei", "zweier", "beide") else 3
+        ]
+    if part := _PART_OF.search(instruction):
+        held = "items" if part[4].lower() in ("list", "liste", "array") else "text"
+        return held, next(
+            name for name, word in zip(("letter", "word", "item"), part.groups()[:3], strict=True) if word
+        )
     return (next((name for name, words in _HELD if words.search(instruction)), "x"),)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -75,3 +76,30 @@ class Dialogue(BaseModel):
     def of_step(self) -> Dialogue:
         """For a step whose output is not the answer."""
         return Dialogue(earlier=self.earlier)
+
+
+def fold_messages(
+    messages: Iterable[Mapping[str, Any]], *, has_system: bool = True, alternates: bool = False
+) -> list[dict[str, Any]]:
+    """Messages as a chat template takes them that is narrower than most; nothing that was said is lost.
+
+    Args:
+        has_system: whether it has a system role; else such a message begins what the user says next.
+        alternates: whether user and assistant must take turns, the user first: messages of one speaker become one, and
+            what the assistant said first is told to it.
+    """
+    folded: list[dict[str, Any]] = []
+    joins = False  # whether what the user says next belongs to the message before
+    for message in messages:
+        role, content = message["role"], message.get("content")
+        rules = role == "system" and not has_system
+        first = alternates and role == "assistant" and all(one["role"] == "system" for one in folded)
+        if rules or first:
+            role, content = "user", f"You said first:\n{content}" if first else content
+        last = folded[-1] if folded else {}
+        plain = not ({"tool_calls", "tool_call_id"} & {*message, *last})
+        if plain and last.get("role") == role and (alternates or joins):
+            content = "\n\n".join(filter(None, [folded.pop()["content"], content]))
+        joins = rules
+        folded.append({**message, "role": role, "content": content})
+    return folded

@@ -20,6 +20,7 @@ from orchestai.tasks.task import Task
 Record: TypeAlias = dict[str, Any]
 
 logger = logging.getLogger(__name__)
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _TEST = re.compile(r"\bdef\s+(test|runTest)")
 
 
@@ -161,7 +162,13 @@ def read_file(path: Path, what: str = "task", *, within: str = "") -> list[tuple
 
 def _parse(text: str, where: str) -> Any:
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        if _HALF.search(text):  # half a pair of surrogates is no text that could be sent or saved
+            whole = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            if json.loads(whole) != value:
+                logger.warning("%s: half a character, which is read as \N{REPLACEMENT CHARACTER}", where)
+            return json.loads(whole)
+        return value
     except RecursionError:
         raise UserError(f"{where}: JSON that is nested too deeply; correct or remove it") from None
     except ValueError as error:

@@ -31,13 +31,6 @@ def names(nodes: Iterable[ast.AST]) -> set[str]:
     return {node.id for root in nodes for node in ast.walk(root) if isinstance(node, ast.Name)}
 
 
-def top_level_names(source: str) -> set[str]:
-    """What a module defines: functions, classes and variables."""
-    body = parse(source)
-    defined = {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-    return defined | names(node for node in body if isinstance(node, ast.Assign))
-
-
 def rename(root: ast.AST, old: str, new: str) -> None:
     """Rename a plain name below `root`, in place."""
     for node in ast.walk(root):

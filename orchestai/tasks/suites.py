@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, cast
 
 from orchestai.config import TasksConfig
@@ -19,24 +20,23 @@ from orchestai.workflow import Workflow
 
 OWN_FILE = "file"
 """The suite of tasks in a user's file."""
-_MODULES = {
-    "composition": "orchestai.tasks.composition.suite",
-    "almanac": "orchestai.tasks.almanac.suite",
-    "instructions": "orchestai.tasks.instructions.suite",
-    "humaneval": "orchestai.tasks.code.humaneval",
-    "mbpp": "orchestai.tasks.code.mbpp",
-    "bigcodebench": "orchestai.tasks.code.bigcodebench",
-    "deepcoder": "orchestai.tasks.code.deepcoder",
-    "swe": "orchestai.tasks.code.swe",
-    "gsm8k": "orchestai.tasks.maths.gsm8k",
-    "math500": "orchestai.tasks.maths.math500",
-    "aime": "orchestai.tasks.maths.aime",
-    "triviaqa": "orchestai.tasks.qa.triviaqa",
-    "nq_open": "orchestai.tasks.qa.nq_open",
-    "hotpotqa": "orchestai.tasks.qa.hotpotqa",
-    "written": "orchestai.tasks.written",
-    OWN_FILE: "orchestai.tasks.own_file",
-    "arxiv_abstracts": "orchestai.tasks.arxiv_abstracts",
+_LOADERS = {
+    "composition": "orchestai.tasks.composition.generate:load",
+    "instructions": "orchestai.tasks.instructions:load",
+    "humaneval": "orchestai.tasks.code.humaneval:load",
+    "mbpp": "orchestai.tasks.code.mbpp:load",
+    "bigcodebench": "orchestai.tasks.code.bigcodebench:load",
+    "deepcoder": "orchestai.tasks.code.deepcoder:load",
+    "swe": "orchestai.tasks.code.swe:load",
+    "gsm8k": "orchestai.tasks.maths:gsm8k",
+    "math500": "orchestai.tasks.maths:math500",
+    "aime": "orchestai.tasks.maths:aime",
+    "triviaqa": "orchestai.tasks.qa:triviaqa",
+    "nq_open": "orchestai.tasks.qa:nq_open",
+    "hotpotqa": "orchestai.tasks.qa:hotpotqa",
+    "written": "orchestai.tasks.written:load",
+    OWN_FILE: "orchestai.tasks.own_file:load",
+    "arxiv_abstracts": "orchestai.tasks.arxiv_abstracts:load",
 }
 _STEP_CATALOGS = ("orchestai.tasks.composition.steps",)
 PROGRAM_PACKAGES: tuple[str, ...] = bigcodebench.LIBRARIES
@@ -55,8 +55,8 @@ def load_suite(name: str, path: str | None = None) -> Suite:
     Raises:
         UserError: there is no such suite, or it cannot be had.
     """
-    if name in _MODULES:
-        load: Callable[[str | None], Suite] = import_module(_MODULES[name]).load
+    if name in _LOADERS:
+        load: Callable[[str | None], Suite] = resolve_name(_LOADERS[name])
         return load(path)
     own = _own(name)
     suite = own(path)
@@ -70,7 +70,7 @@ def _own(name: str) -> Callable[[str | None], Any]:
     if (plugin := find_plugin("suites", name)) is not None:
         return plugin
     if ":" not in name:
-        raise UserError(f"no task suite {name!r}; {there_are('suites', _MODULES, name)}")
+        raise UserError(f"no task suite {name!r}; {there_are('suites', _LOADERS, name)}")
     try:
         found: Callable[[str | None], Any] = find_object(name)
     except (ImportError, AttributeError) as error:

@@ -46,8 +46,9 @@ class Task(BaseModel):
         libs: third-party libraries that solution and tests import.
         doc_struct: BigCodeBench's parsed docstring.
         parameters: names of the entry point's parameters.
-        isolation: whether candidate and tests, which run in processes of their own, exchange copies (`split`) or have
-            one world (`shared`); `auto`: split if the reference program passes all tests there, else shared.
+        isolation: whether tests run in a process of their own, which exchanges copies with the candidate's (`sealed`),
+            or in the candidate's (`open`); `auto`: sealed if the reference program passes all tests so, else open;
+            where there is no reference, what the source of the tests shows.
         reference: the reference decomposition, without workers; None where nobody knows one.
         source: where the task comes from, with license.
         dialogue: the conversation in which the instruction was said, if it was.
@@ -70,7 +71,7 @@ class Task(BaseModel):
     libs: tuple[str, ...] = ()
     doc_struct: dict[str, Any] | None = None
     parameters: tuple[str, ...] = ()
-    isolation: Literal["split", "shared", "auto"] = "split"
+    isolation: Literal["sealed", "open", "auto"] = "auto"
     reference: Workflow | None = None
     source: str = ""
     dialogue: Dialogue | None = Field(None, exclude_if=lambda dialogue: dialogue is None)

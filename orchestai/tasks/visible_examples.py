@@ -9,19 +9,28 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from orchestai.text.syntax import parse_literal, parse_python
 
 _STEP = re.compile(r"`([^`]+)`\s*(?:->|→|=>|becomes?|gives?|returns?|turns? into|yields?)\s*`([^`]+)`")
 _CALL_RESULT = re.compile(
-    r"`?\s*(?:#\s*)?(?:->|→|➞|==?>|⇒|==?|becomes?|gives?|yields?|(?:should |must |will )?returns?|outputs?|is)[ \t]*"
+    r"`?\s*(?:#\s*)?(?:->|→|➞|==?>|⇒|==?|becomes?|gives?|yields?|(?:should |must |will )?returns?|outputs?|is|"
+    r"ergibt|gibt|liefert|ist)[ \t]*"
 )
 _DOCTEST_RESULT = re.compile(r"[ \t]*\n[ \t]*")
+_SAID = re.compile(r"[^\W\d_]+[ \t]*$")
+_ENDS = re.compile(
+    r"\s*(?:$|[`,;.:)\]}!?#]|[\"'](?!\w)|(?:and|und|but|aber|while|whereas|for|zum|as|because|since|also|both|then)\b)"
+)
+"""What follows a result that is told in words ("returns 3"), and not one that is compared, or of two ("3 or None")."""
 _CONTINUES = re.compile(r"\w|\s*[-+*/%=<>]")
 _OPENING = re.compile(r"(?:(?:and|then)\b\s*)+", re.IGNORECASE)
 _QUOTED = re.compile(r"`[^`]*`")
 _SPACE = re.compile(r"`[^`]*`|\s+")
 _PUNCTUATION = " \t\r\n,;:.!-–—"
+_KEPT = 4096
+"""Texts whose examples are kept: every step of every plan of an instruction asks for them again."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,7 @@ class Example:
     result: str
 
 
+@lru_cache(maxsize=_KEPT)
 def parse_examples(text: str) -> tuple[Example, ...]:
     """The step examples that `text` shows, in order; calls of a named function are left to `parse_calls`."""
     found = []
@@ -42,6 +52,7 @@ def parse_examples(text: str) -> tuple[Example, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=_KEPT)
 def parse_calls(text: str, entry_point: str) -> tuple[Example, ...]:
     """The example calls of `entry_point` that `text` shows with their results, in order, each once."""
     found = []
@@ -53,7 +64,7 @@ def parse_calls(text: str, entry_point: str) -> tuple[Example, ...]:
             continue
         end = start + len(call)
         separator = (match[1] and _DOCTEST_RESULT.match(text, end)) or _CALL_RESULT.match(text, end)
-        result = _literal_at(text, separator.end()) if separator else ""
+        result = _literal_at(text, separator.end(), _SAID.search(separator[0]) is not None) if separator else ""
         if result:
             found.append(Example(args, result))
     return tuple(dict.fromkeys(found))
@@ -136,8 +147,12 @@ def _call_at(text: str, start: int) -> str:
     return ""
 
 
-def _literal_at(text: str, start: int) -> str:
-    """The literal that the line from `start` begins with, in backticks or not; empty if it is part of an expression."""
+def _literal_at(text: str, start: int, is_said: bool) -> str:
+    """The literal that the line from `start` begins with, in backticks or not; empty if it is part of an expression.
+
+    Args:
+        is_said: whether it comes after a word, so that it may be part of a sentence.
+    """
     line = text[start:].partition("\n")[0].strip()
     if line.startswith("`"):
         quoted = line[1:].partition("`")[0].strip()
@@ -145,5 +160,6 @@ def _literal_at(text: str, start: int) -> str:
     for end in range(len(line), 0, -1):
         source = line[:end].rstrip(" .,;`")
         if _is_literal(source):
-            return "" if _CONTINUES.match(line, len(source)) else source
+            goes_on = _CONTINUES.match(line, len(source)) or (is_said and not _ENDS.match(line, len(source)))
+            return "" if goes_on else source
     return ""

@@ -12,7 +12,7 @@ from orchestai.planner.base import Plan
 from orchestai.planner.plan_metrics import HALF, is_right
 from orchestai.planner.slots.confidence import FEWEST
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.tasks.instructions.suite import NAME, held_out_instructions
+from orchestai.tasks.instructions import NAME, held_out_instructions
 from orchestai.tasks.task import Task
 from orchestai.types import Decisions
 from orchestai.workflow import Workflow

@@ -84,7 +84,6 @@ class Learner:
         module = wrap(learns)
         self._layout.configure(module, settings.max_grad_norm)
         groups = _groups(_learned(learns), rates or {})
-        self._own = ["lr" in group for group in groups]  # before the optimizer fills in what they leave out
         optimizer = open_optimizer(groups, settings)
         self._rates = [group["lr"] for group in optimizer.param_groups]
         self.module, self.optimizer = accelerator.prepare(module, optimizer)
@@ -135,14 +134,10 @@ class Learner:
         self._freed.give_back()
         return results, norm
 
-    def set_rates(self, factor: float, own: float | None = None) -> None:
-        """Learn with that multiple of the learning rate from now on.
-
-        Args:
-            own: the multiple for parameters with a learning rate of their own; by default the same.
-        """
-        for group, rate, has_own in zip(self.optimizer.param_groups, self._rates, self._own, strict=True):
-            group["lr"] = rate * (own if has_own and own is not None else factor)
+    def set_rates(self, factor: float) -> None:
+        """Learn with that multiple of the learning rates from now on."""
+        for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = rate * factor
 
     @torch.no_grad()
     def sync(self) -> None:

@@ -11,6 +11,13 @@ from orchestai.sandbox.inside.jail.processes import resident_bytes
 _SLACK = 1 << 30
 
 
+def trim() -> None:
+    """Give all freed memory back, where the system can take it (Linux with glibc)."""
+    library: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if (malloc_trim := getattr(library, "malloc_trim", None)) is not None:
+        malloc_trim(0)
+
+
 class FreedMemory:
     """Keeps a process that trains on a CPU from holding much more memory than it needs (Linux with glibc).
 
@@ -21,21 +28,17 @@ class FreedMemory:
     """
 
     def __init__(self) -> None:
-        library: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
-        self._trim = getattr(library, "malloc_trim", None)
         self._least = resident_bytes()
         self._needed = 0
         self._is_trimmed = True
 
     def give_back(self) -> None:
         """To be called after every step."""
-        if self._trim is None:
-            return
         grown = resident_bytes() - self._least
         if self._is_trimmed:
             self._needed = max(grown, self._needed)
             self._is_trimmed = False
         elif grown > self._needed + _SLACK:
-            self._trim(0)
+            trim()
             self._least = resident_bytes()
             self._is_trimmed = True

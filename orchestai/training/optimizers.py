@@ -22,7 +22,7 @@ def open_optimizer(parameters: Sequence[nn.Parameter] | Sequence[dict[str, Any]]
     Raises:
         UserError: bitsandbytes is wanted, and not installed.
     """
-    options = {"lr": settings.learning_rate, "betas": settings.adam_betas, "weight_decay": settings.weight_decay}
+    options = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     if settings.optimizer == "adamw":
         return AdamW(parameters, **options)  # type: ignore[arg-type]
     with needed_for("training: optimizer=adamw_8bit"), without_notice_of_kernel():

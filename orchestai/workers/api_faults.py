@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -25,6 +25,9 @@ _POLICY = re.compile(
 )
 
 
+_QUOTED = re.compile(r"(?<!\w)'[^']*'(?!\w)|\"[^\"]*\"|`[^`]*`|“[^”]*”|‘[^’]*’")
+
+
 class PassingError(InfrastructureError):
     """A fault that may be gone at the next try.
 
@@ -37,16 +40,33 @@ class PassingError(InfrastructureError):
         self.after_s = after_s
 
 
-def fault_of_body(error: Any) -> InfrastructureError | WorkerError:
+class RefusedRequestError(InfrastructureError):
+    """A request that a server does not take; another one may be.
+
+    Attributes:
+        body: the error that the server describes.
+    """
+
+    def __init__(self, reason: str, body: Any) -> None:
+        super().__init__("bad_request", reason)
+        self.body = body
+
+    @property
+    def said(self) -> str:
+        """The server's words."""
+        return "\n".join(_texts(self.body))
+
+
+def fault_of_body(error: Any, asked: str = "") -> InfrastructureError | WorkerError:
     """What the `error` of an answer with status 200 is; its code may be the status that should have been."""
     body = error if isinstance(error, Mapping) else {"message": str(error)}
     code = str(body.get("code", ""))
     status = int(code) if re.fullmatch(r"[45]\d\d", code) else 200
-    return fault_of_status(status, body, None)
+    return fault_of_status(status, body, None, asked)
 
 
 def fault_of_status(
-    status: int, body: Mapping[str, Any], after_s: float | None, *, readable: bool = True
+    status: int, body: Mapping[str, Any], after_s: float | None, asked: str = "", *, readable: bool = True
 ) -> InfrastructureError | WorkerError:
     """What an error answer is.
 
@@ -54,22 +74,25 @@ def fault_of_status(
     Everything else is nobody's: money, key and model are missing until a person acts; what the server or the line
     does to a request may pass; what is wrong with all requests of ours does not.
 
+    What the server says in words counts where no code does, as far as they are not the request's.
+
     Args:
         status: of HTTP; 200 where only the body tells of an error.
         body: the error that the server describes.
+        asked: the request, in lower case.
         readable: whether it did describe one; a page of a proxy in between, for one, does not.
     """
     codes = f"{body.get('code', '')} {body.get('type', '')}"
-    words = f"{codes} {body.get('message', '')}"
+    told = _QUOTED.sub(" ", str(body.get("message") or ""))
     reason = f"HTTP {status}: {str(body.get('message') or body)[:_SHOWN]}"
-    no_money = _NO_MONEY_CODES.search(codes) or (status in (400, 403) and _NO_MONEY.search(words))
+    no_money = _NO_MONEY_CODES.search(codes) or (status in (400, 403) and _says(_NO_MONEY, told, asked))
     if status == 402 or no_money:
         return InfrastructureError("payment", f"the account has no money or quota left ({reason}); top it up")
     if status == 429:
         return PassingError("rate_limit", reason, after_s)
-    if status == 413 or (status < 500 and _TOO_LONG.search(words)):
+    if status == 413 or (status < 500 and (_TOO_LONG.search(codes) or _says(_TOO_LONG, told, asked))):
         return WorkerError(f"the prompt is too long for the model ({reason})")
-    if status < 500 and _POLICY.search(words):
+    if status < 500 and (_POLICY.search(codes) or _says(_POLICY, told, asked)):
         return WorkerError(f"refused by the provider's content policy ({reason})")
     if status == 401 or (status == 403 and readable):
         return InfrastructureError("authentication", f"the key is refused ({reason})")
@@ -77,11 +100,24 @@ def fault_of_status(
         return InfrastructureError("model", reason)
     if status == 408:
         return PassingError("timeout", reason, after_s)
-    if status >= 500 or status in (409, 425):
+    if status >= 500 or status in (409, 424, 425, 498):
         return PassingError("server", reason, after_s)
     if status == 200:
         return PassingError("bad_response", f"an error instead of an answer ({reason})", after_s)
-    return InfrastructureError("bad_request", f"the server does not take the request ({reason})")
+    return RefusedRequestError(f"the server does not take the request ({reason})", body)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a value of JSON."""
+    if isinstance(value, str):
+        yield value
+    for inner in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
+        yield from _texts(inner)
+
+
+def _says(words: re.Pattern[str], told: str, asked: str) -> bool:
+    """Whether a server's message has such words, and not from the request."""
+    return any(match[0].casefold() not in asked for match in words.finditer(told))
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
@@ -93,6 +129,8 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
         if re.fullmatch(r"\d+(\.\d+)?", text):
             return float(text)
         asked = parsedate_to_datetime(text)
+        if asked.tzinfo is None:  # -0000: a time in UTC, of a place that is not said
+            asked = asked.replace(tzinfo=timezone.utc)
         return max((asked - (now or datetime.now(timezone.utc))).total_seconds(), 0.0)
     except (TypeError, ValueError):
         return None

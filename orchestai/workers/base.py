@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from orchestai.tasks.dialogue import Dialogue, ToolCall
 from orchestai.tasks.visible_examples import Example
+from orchestai.text.spoken import spoken
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class WorstCase:
 
 
 class TextCompletion(BaseModel):
-    """One generation of a language model.
+    """One generation of a language model, without its thoughts.
 
     `source` is `live`, `cache` or `recording`; tokens, text and latency (milliseconds, as measured when it was made)
     are those of the original generation. `origin` says what made it: model, package versions, dtype, device.
@@ -138,7 +139,7 @@ class TextCompletion(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    text: str
+    text: Annotated[str, AfterValidator(spoken)]
     prompt_tokens: int
     completion_tokens: int
     latency_ms: float
@@ -236,3 +237,12 @@ class WorkerError(Exception):
     def __init__(self, reason: str, usage: Usage | None = None) -> None:
         super().__init__(reason)
         self.usage = usage or Usage()
+
+
+class ImpossibleError(WorkerError):
+    """The worker has understood the request, and nobody can carry it out; the reason begins with `SAYS`."""
+
+    SAYS = "impossible: "
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{self.SAYS}{reason}")

@@ -3,9 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from orchestai.errors import FaultKind, InfrastructureError
+
+_until: ContextVar[float | None] = ContextVar("until", default=None)
+
+
+@contextmanager
+def answers_until(deadline: float | None) -> Iterator[None]:
+    """What is asked in this block has to be answered by then.
+
+    Args:
+        deadline: on the clock of `time.monotonic`; None is none.
+    """
+    before = _until.set(deadline)
+    try:
+        yield
+    finally:
+        _until.reset(before)
+
+
+def is_too_long(wait_s: float) -> bool:
+    """Whether the deadline comes within a wait."""
+    deadline = _until.get()
+    return deadline is not None and time.monotonic() + wait_s >= deadline
+
 
 _NOBODYS: frozenset[FaultKind] = frozenset(
     {"bad_request", "recording_missing", "memory", "sandbox", "node", "task", "scorer"}

@@ -5,23 +5,40 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import certifi
+from anyio import fail_after
 
-from orchestai.errors import InfrastructureError, UserError
+from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.workers.api_faults import PassingError, fault_of_status, retry_after
 from orchestai.workers.base import WorkerError
 
 _KEEP_IDLE_S = 4.0
 """Shorter than servers keep a line that nobody uses, so that none is closed as it is used again."""
+
+
+_LONGEST_HEADER, _MOST_HEADERS = 100_000, 2_000
+"""What OpenAI's client reads; gateways send policies and cookies of many kilobytes."""
+_MOST_REDIRECTS = 10
+_SHOWN = 100
+_NOT_HTTP = "its reply is not HTTP as it should be"
+
+
+class _Incoming(NamedTuple):
+    """A reply that has begun."""
+
+    status: int
+    headers: Mapping[str, str]
+    pieces: AsyncIterator[bytes]
 
 
 @dataclass(frozen=True)
@@ -38,12 +55,12 @@ class HttpClient:
     """Keeps its lines open between requests, as many as there are at a time; for one event loop.
 
     OpenAI's own client takes seven times as much CPU time for a request (docs/workers.md), most of it to look at what
-    is asked.
+    is asked, so it only asks servers whose replies aiohttp's parser refuses.
 
     Args:
         url: under which the server's paths are; its query, if it has one, goes with every request.
         key: goes as a bearer's token; empty sends none.
-        timeout_s: of silence.
+        timeout_s: of a whole request.
     """
 
     def __init__(self, url: str, key: str, timeout_s: float) -> None:
@@ -53,13 +70,22 @@ class HttpClient:
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
         self._session: aiohttp.ClientSession | None = None
+        self._patient: Any = None
 
     async def get(self, path: str, headers: Mapping[str, str], timeout_s: float) -> bytes:
-        """The body of a reply that must come within a time; raises as `post`."""
-        limit = aiohttp.ClientTimeout(total=timeout_s)
-        with _faults():
-            async with self._opened().get(joined(self._url, path), headers=headers, timeout=limit) as reply:
-                return await _body(reply)
+        """The body of a reply that must come within a time; raises as `posted`."""
+        return await self._whole("GET", path, None, headers, timeout_s)
+
+    async def ask(self, path: str, data: bytes, headers: Mapping[str, str], timeout_s: float) -> bytes:
+        """The body of the reply to JSON that must come within a time; raises as `posted`."""
+        return await self._whole("POST", path, data, {"Content-Type": "application/json", **headers}, timeout_s)
+
+    async def _whole(
+        self, method: str, path: str, data: bytes | None, headers: Mapping[str, str], timeout_s: float
+    ) -> bytes:
+        with _faults(), fail_after(timeout_s):
+            async with self._asked(method, joined(self._url, path), data, headers) as reply:
+                return b"".join([piece async for piece in reply.pieces])
 
     async def probe(self, url: str, data: bytes | None = None) -> HttpReply:
         """The reply of a URL of this server to a GET, or to a POST of JSON, be it an error or a redirect.
@@ -69,47 +95,86 @@ class HttpClient:
         """
         method, headers = ("GET", {}) if data is None else ("POST", {"Content-Type": "application/json"})
         with _faults():
-            async with self._opened().request(method, url, data=data, headers=headers, allow_redirects=False) as reply:
+            async with self._sent(method, url, data, headers) as reply:
                 moved = urljoin(url, reply.headers["Location"]) if "Location" in reply.headers else None
-                return HttpReply(url, reply.status, moved, await reply.read())
+                return HttpReply(url, reply.status, moved, b"".join([piece async for piece in reply.pieces]))
 
-    async def post(self, path: str, data: bytes, headers: Mapping[str, str]) -> bytes:
-        """The body of the reply to JSON.
+    @asynccontextmanager
+    async def posted(self, path: str, data: bytes, headers: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The body of the reply to JSON, as it comes.
 
-        Raises:
-            PassingError: the line or the server fails; another try may help.
+        Raises, also while it is read:
+            PassingError: the line or the server fails, or it takes longer than it may; another try may help.
             InfrastructureError, WorkerError: it refuses (see `fault_of_status`), or its certificate is not trusted.
             UserError: the environment names a proxy that is none.
         """
-        with _faults():
-            async with self._posted(path, data, headers) as reply:
-                return await _body(reply)
-
-    @asynccontextmanager
-    async def events(self, path: str, data: bytes, headers: Mapping[str, str]) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The data of server-sent events, as they come, in reply to JSON; raises as `post`, also while it is read."""
-        with _faults():
-            async with self._posted(path, data, headers) as reply:
-                if reply.status >= 400:
-                    await _body(reply)
-                yield _server_sent(reply.content.iter_any())
+        sent = {"Content-Type": "application/json", **headers}
+        with _faults(), fail_after(self._timeout_s):
+            async with self._asked("POST", joined(self._url, path), data, sent) as reply:
+                yield reply.pieces
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
+        if self._patient is not None:
+            await self._patient.aclose()
 
-    def _posted(self, path: str, data: bytes, headers: Mapping[str, str]) -> Any:
-        sent = {"Content-Type": "application/json", **headers}
-        return self._opened().post(joined(self._url, path), data=data, headers=sent)
+    @asynccontextmanager
+    async def _asked(
+        self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]
+    ) -> AsyncIterator[_Incoming]:
+        """The reply at the end of redirects, which keep the method, unless it is a refusal; keys stay with a server."""
+        for _ in range(_MOST_REDIRECTS):
+            async with self._sent(method, url, data, headers) as reply:
+                if reply.status not in (301, 302, 303, 307, 308) or "Location" not in reply.headers:
+                    if reply.status >= 400:
+                        said = b"".join([piece async for piece in reply.pieces])
+                        raise _refusal(reply.status, reply.headers, said, data or b"")
+                    yield reply
+                    return
+                moved = urljoin(url, reply.headers["Location"])
+                if reply.status == 303:
+                    method, data = "GET", None
+            if not _is_same_server(url, moved):
+                headers = {"Authorization": "", **{name: headers[name] for name in headers if name == "Content-Type"}}
+            url = moved
+        raise InfrastructureError("bad_request", f"it redirects {_MOST_REDIRECTS} times, the last time to {url}")
+
+    @asynccontextmanager
+    async def _sent(
+        self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]
+    ) -> AsyncIterator[_Incoming]:
+        """One reply, by aiohttp; by OpenAI's own client from the first on that aiohttp's parser does not read."""
+        sent = {name: value for name, value in {**self._headers, **headers}.items() if value}
+        if self._patient is not None:
+            async with self._patient.stream(method, url, content=data, headers=sent) as answer:
+                yield _Incoming(answer.status_code, answer.headers, answer.aiter_bytes())
+            return
+        try:
+            asked = self._opened().request(method, url, data=data, headers=sent, allow_redirects=False)
+            async with asked as reply:
+                if "," in reply.headers.get("Content-Encoding", ""):
+                    raise aiohttp.ClientPayloadError("Can not decode two encodings")
+                yield _Incoming(reply.status, reply.headers, reply.content.iter_any())
+        except (aiohttp.ClientResponseError, aiohttp.ClientPayloadError) as error:
+            if isinstance(error, aiohttp.ClientPayloadError) and "decode" not in str(error):
+                raise
+            from openai import DefaultAsyncHttpxClient
+
+            self._patient = DefaultAsyncHttpxClient(timeout=self._timeout_s, follow_redirects=False)
+            raise PassingError(
+                "bad_response", f"its reply is not HTTP as it should be ({_said(error)})", 0.0
+            ) from error
 
     def _opened(self) -> aiohttp.ClientSession:
         """The session, which is of the loop that it is opened in."""
         if self._session is None:
-            silence = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s, sock_read=self._timeout_s)
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_IDLE_S, ssl=_trusted(self._url)),
-                headers=self._headers,
-                timeout=silence,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s),
+                max_line_size=_LONGEST_HEADER,
+                max_field_size=_LONGEST_HEADER,
+                max_headers=_MOST_HEADERS,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 proxy=_proxy(self._url),
             )
@@ -136,18 +201,20 @@ def _faults() -> Iterator[None]:
     except aiohttp.ClientConnectorSSLError as error:
         said = getattr(error.os_error, "reason", error.os_error)
         raise InfrastructureError("connection", f"no TLS with it ({said}); is it http:// that it speaks?") from None
+    except aiohttp.InvalidURL as error:
+        raise UserError(f"{error} is no URL; correct base_url (workers.models)") from None
     except (aiohttp.ClientError, OSError):
         raise PassingError("connection", "connection refused or lost") from None
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("httpx", "httpx2"):
+            raise
+        if re.match("illegal|bad ", str(error)):
+            raise PassingError("bad_response", f"{_NOT_HTTP} ({error})") from None
+        kind: FaultKind = "timeout" if "Timeout" in type(error).__name__ else "connection"
+        raise PassingError(kind, f"connection refused or lost ({error or type(error).__name__})") from None
 
 
-async def _body(reply: aiohttp.ClientResponse) -> bytes:
-    data = await reply.read()
-    if reply.status >= 400:
-        raise _refusal(reply, data)
-    return data
-
-
-def _refusal(reply: aiohttp.ClientResponse, data: bytes) -> InfrastructureError | WorkerError:
+def _refusal(status: int, headers: Mapping[str, str], data: bytes, asked: bytes) -> InfrastructureError | WorkerError:
     """What an error reply is; a page of a proxy in between, for one, describes none."""
     try:
         said = json.loads(data)
@@ -156,23 +223,19 @@ def _refusal(reply: aiohttp.ClientResponse, data: bytes) -> InfrastructureError 
     error = said.get("error", said) if isinstance(said, Mapping) else said
     readable = isinstance(error, Mapping)
     body = error if readable else {"message": data.decode(errors="replace")}
-    return fault_of_status(reply.status, body, retry_after(reply.headers), readable=readable)
+    return fault_of_status(status, body, retry_after(headers), asked.decode().casefold(), readable=readable)
 
 
-async def _server_sent(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The data of each event; an event ends with an empty line."""
-    held: bytes = b""
-    data: list[bytes] = []
-    with _faults():
-        async for piece in pieces:
-            *lines, held = (held + piece).split(b"\n")
-            for line in lines:
-                line = line.rstrip(b"\r")
-                if line.startswith(b"data:"):
-                    data.append(line.removeprefix(b"data:").strip())
-                elif not line and data:
-                    yield b"\n".join(data)
-                    data = []
+def _said(error: aiohttp.ClientError) -> str:
+    return " ".join(str(getattr(error, "message", error)).split())[:_SHOWN]
+
+
+def _is_same_server(url: str, other: str) -> bool:
+    """Whether two URLs are of one server, or the second is the first's over TLS."""
+    before, after = urlsplit(url), urlsplit(other)
+    if before.scheme == after.scheme:
+        return before.netloc == after.netloc
+    return before.hostname == after.hostname and after.scheme == "https" and not (before.port or after.port)
 
 
 def _trusted(url: str) -> ssl.SSLContext | bool:

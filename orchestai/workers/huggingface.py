@@ -13,15 +13,13 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from orchestai.config import ModelConfig
-from orchestai.errors import InfrastructureError
+from orchestai.errors import InfrastructureError, UserError
 from orchestai.lm import local_models, weights
 from orchestai.lm.batcher import BatchServer
-from orchestai.lm.caches.padded_cache import common_start
-from orchestai.lm.caches.prefix_store import PrefixStore
 from orchestai.lm.chat_rendering import prompt_ids
 from orchestai.lm.loading import quietly
-from orchestai.lm.text_generation import Decoder, Reply, Row
-from orchestai.workers.base import TextCompletion
+from orchestai.lm.text_generation import Decoder, PrefixStore, Reply, Row, common_start
+from orchestai.workers.base import TextCompletion, WorkerError
 from orchestai.workers.generation import Hear, Prompt, SamplingParams, seed
 
 
@@ -86,7 +84,13 @@ class HuggingFaceGenerator:
 
     def _decode(self, batch: Sequence[_Asked], finished: Callable[[int, TextCompletion], object]) -> None:
         """Runs in the model's thread; hands over every completion as soon as it is there."""
-        loaded = self._load()
+        if self._loaded is None:
+            with quietly():
+                model, tokenizer = weights.load(self._config, self._cache_dir, self._key)
+            store = PrefixStore(self._cache_dir / "prefixes", model)
+            decoder = Decoder(model, tokenizer, store=store)
+            self._loaded = _Loaded(decoder, tokenizer, weights.origin(self._config, model))
+        loaded = self._loaded
         beginning = self._ids(loaded.tokenizer, (*batch[0].prefix, ("user", ".")))
         rows = [self._row(loaded.tokenizer, asked, beginning) for asked in batch]
 
@@ -103,15 +107,6 @@ class HuggingFaceGenerator:
 
         _decode_halving(loaded.decoder, rows, complete, self._closed.is_set)
 
-    def _load(self) -> _Loaded:
-        if self._loaded is None:
-            with quietly():
-                model, tokenizer = weights.load(self._config, self._cache_dir, self._key)
-            store = PrefixStore(self._cache_dir / "prefixes", model)
-            decoder = Decoder(model, tokenizer, store=store)
-            self._loaded = _Loaded(decoder, tokenizer, weights.origin(self._config, model))
-        return self._loaded
-
     def _row(self, tokenizer: PreTrainedTokenizerBase, asked: _Asked, beginning: tuple[int, ...]) -> Row:
         prompt = self._ids(tokenizer, asked.prompt.messages, asked.prompt.prefill)
         return Row(
@@ -126,7 +121,11 @@ class HuggingFaceGenerator:
     def _ids(
         self, tokenizer: PreTrainedTokenizerBase, messages: Sequence[tuple[str, str]], prefill: str = ""
     ) -> tuple[int, ...]:
-        return tuple(prompt_ids(tokenizer, messages, prefill, key=f"{self._key}.name"))
+        thinking = self._config.thinking
+        try:
+            return tuple(prompt_ids(tokenizer, messages, prefill, key=f"{self._key}.name", enable_thinking=thinking))
+        except UserError as error:
+            raise WorkerError(str(error)) from error
 
 
 def _decode_halving(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from orchestai.errors import InfrastructureError, UnbilledError
 from orchestai.sandbox.examples import passes_examples
@@ -15,14 +16,17 @@ from orchestai.workers.prices import Prices
 from orchestai.workers.prompting.prompts import Strategy
 from orchestai.workers.token_count import LONG_TOKEN_BYTES, most_tokens
 
+_MOST_READINGS = 4
+"""Of the programs in one reply that the visible examples choose from."""
+
 
 class ModelWorker:
     """Draws up to `samples` completions and keeps the first that passes the request's visible examples.
 
     They are drawn in rounds of 1, 2, 4, ...: a round is one request for several samples, so its prompt is paid for
     once, and its latency is that of its slowest sample. Only what was drawn is paid for. If none passes, the first
-    counts. Without visible examples there is nothing to choose by, and one sample is drawn. The time that the check
-    takes in the sandbox is not counted as latency.
+    counts. Of several programs in one reply the examples choose, too. Without any there is nothing to choose by, and
+    one sample is drawn. The time that the check takes in the sandbox is not counted as latency.
     """
 
     def __init__(
@@ -35,7 +39,7 @@ class ModelWorker:
         samples: int,
         prices: Prices,
         sandbox: Sandbox,
-        functions_only: bool = False,
+        writes: Literal["anything", "functions", "checked_functions"] = "anything",
     ) -> None:
         self.card = card
         self._generator = generator
@@ -44,7 +48,7 @@ class ModelWorker:
         self._samples = samples
         self._prices = prices
         self._sandbox = sandbox
-        self._functions_only = functions_only
+        self._writes = writes
 
     def worst_case(self, request: Request) -> WorstCase:
         """Every sample is drawn, each in a request of its own, which is tried as often as may be."""
@@ -83,7 +87,11 @@ class ModelWorker:
         for size in _rounds(self._samples if checks else 1):
             begin = first + len(drawn)
             try:
-                completions = await self._draw(prompt, params, range(begin, begin + size), hear)
+                samples = range(begin, begin + size)
+                heard = () if hear is None else (hear,)
+                completions = list(
+                    await asyncio.gather(*(self._generator.generate(prompt, params, k, *heard) for k in samples))
+                )
             except WorkerError as error:
                 raise WorkerError(str(error), self._prices.paid(usage.plus(error.usage))) from error
             except UnbilledError as error:
@@ -92,10 +100,11 @@ class ModelWorker:
                 raise InfrastructureError(error.kind, error.reason) from error  # other samples may be billed
             drawn += completions
             usage = usage.plus(_round_usage(completions))
+            checks = checks or (bool(request.examples) and len(self._read(request, drawn[0])) > 1)
             if checks and (text := await self._first_passing(request, completions, verdicts)) is not None:
                 break
         else:
-            text = self._strategy.answer(request, drawn[0].text)
+            text = self._read(request, drawn[0])[0]
         usage = self._prices.paid(usage)
         return Answer(
             text=text,
@@ -106,7 +115,7 @@ class ModelWorker:
             latency_ms=usage.latency_ms,
             samples=len(drawn),
             passed_examples=verdicts[text] if checks else None,
-            source=_source(drawn),
+            source=max((completion.source for completion in drawn), key=("live", "cache", "recording").index),
             usage_estimated=usage.estimated,
             tool_calls=drawn[0].tool_calls if request.signature is None else (),
             truncated=drawn[0].truncated and request.signature is None,
@@ -116,10 +125,14 @@ class ModelWorker:
         """What the model reads; of a text also the client's tools.
 
         Raises:
-            WorkerError: it is not asked for texts.
+            WorkerError: it is not asked for this.
         """
-        if self._functions_only and request.signature is None:
+        if self._writes != "anything" and request.signature is None:
             raise WorkerError("it writes functions alone")
+        if self._writes == "checked_functions" and not request.examples:
+            raise WorkerError(
+                "it writes functions that an example checks; show one, such as task_func([3, 1]) == [1, 3]"
+            )
         prompt = self._strategy.prompt(request)
         if request.signature is not None or request.dialogue is None:
             return prompt
@@ -136,24 +149,22 @@ class ModelWorker:
             (*params.stop, *asked.stop),
         )
 
-    async def _draw(
-        self, prompt: Prompt, params: SamplingParams, samples: range, hear: Hear | None
-    ) -> list[TextCompletion]:
-        heard = () if hear is None else (hear,)
-        return list(await asyncio.gather(*(self._generator.generate(prompt, params, k, *heard) for k in samples)))
-
     async def _first_passing(
         self, request: Request, completions: Sequence[TextCompletion], verdicts: dict[str, bool]
     ) -> str | None:
         """The first answer that passes; `verdicts` remembers those already judged."""
         assert request.signature is not None
         for completion in completions:
-            code = self._strategy.answer(request, completion.text)
-            if code not in verdicts:
-                verdicts[code] = await passes_examples(self._sandbox, code, request.signature, request.examples)
-            if verdicts[code]:
-                return code
+            for code in self._read(request, completion)[:_MOST_READINGS]:
+                if code not in verdicts:
+                    verdicts[code] = await passes_examples(self._sandbox, code, request.signature, request.examples)
+                if verdicts[code]:
+                    return code
         return None
+
+    def _read(self, request: Request, completion: TextCompletion) -> list[str]:
+        """What a completion may mean, the likeliest first."""
+        return self._strategy.answers(request, completion.text)
 
 
 def _round_usage(completions: Sequence[TextCompletion]) -> Usage:
@@ -187,8 +198,3 @@ def _rounds(samples: int) -> list[int]:
     while (left := samples - sum(sizes)) > 0:
         sizes.append(min(left, 1 + sum(sizes)))
     return sizes
-
-
-def _source(completions: Sequence[TextCompletion]) -> str:
-    """The remotest source of any part: one recorded sample makes the answer a recorded one."""
-    return max((completion.source for completion in completions), key=("live", "cache", "recording").index)

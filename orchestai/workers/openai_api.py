@@ -6,25 +6,107 @@ import asyncio
 import json
 import os
 import random
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlparse
 
-from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from orchestai.config import ModelConfig
-from orchestai.errors import InfrastructureError, UnbilledError, UserError, first_problem
-from orchestai.tasks.dialogue import ToolCall
-from orchestai.workers.api_faults import PassingError, fault_of_body
+from orchestai.errors import InfrastructureError, UnbilledError, UserError
+from orchestai.tasks.dialogue import fold_messages
+from orchestai.text.spoken import SpokenListener, spoken
+from orchestai.workers.api_faults import PassingError, RefusedRequestError
 from orchestai.workers.base import TextCompletion, Usage, WorkerError
+from orchestai.workers.circuit_breaker import is_too_long
 from orchestai.workers.environment import fill, secrets_of
 from orchestai.workers.generation import Hear, Prompt, SamplingParams, seed
 from orchestai.workers.http_client import HttpClient
-from orchestai.workers.openai_stream import gather_pieces
-from orchestai.workers.patience import is_too_long
+from orchestai.workers.openai_replies import ReplyReader, ServerReply
 from orchestai.workers.token_count import TokenCounter
+
+_OTHER_NAMES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+_OPTIONAL = ("stream_options", "seed", "temperature", "stop", "tool_choice", "stream")
+"""What an answer can be had without: stop strings are cut off here, too, and a reply may come whole."""
+_REFUSES = (
+    r"(?:not|n't)\s+(?:\w+\s+)?(?:supported?|allow(?:ed)?|permit(?:ted)?|accept(?:ed)?|available|implemented|recogni[sz]ed|valid|known)"
+    r"|unsupported|unknown|unrecogni[sz]ed|unexpected|deprecated|invalid|extra|forbidden"
+)
+_NAMES = r"param(?:eter)?s?|fields?|arguments?|propert(?:y|ies)|keys?|inputs?|options?"
+_NO_SYSTEM = re.compile(r"system[\s'\"`]*(?:role|message|prompt|instruction)|(?:role|message)s?[\s:'\"`]*system", re.I)
+_ALTERNATES = re.compile(r"alternat|consecutive|(?:first|start|begin)\w*\b.{0,40}\buser|same role", re.I | re.S)
+
+
+@dataclass(frozen=True)
+class AcceptedFields:
+    """How a request's body is changed before it is sent.
+
+    Attributes:
+        added: fields of the configuration; None leaves one out.
+        renamed: other names of fields.
+        left_out: fields that were refused.
+        has_system, alternates: see `fold_messages`.
+    """
+
+    added: Mapping[str, Any] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()
+    has_system: bool = True
+    alternates: bool = False
+
+    def fit(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The body that is sent."""
+        fitted = {self.renamed.get(name, name): value for name, value in body.items() if name not in self.left_out}
+        if not self.has_system or self.alternates:
+            fitted["messages"] = fold_messages(body["messages"], has_system=self.has_system, alternates=self.alternates)
+        fitted |= {name: value for name, value in self.added.items() if value is not None}
+        return {name: value for name, value in fitted.items() if self.added.get(name, value) is not None}
+
+    def after(self, refusal: RefusedRequestError, body: Mapping[str, Any]) -> AcceptedFields | None:
+        """What may be taken instead of what was refused; None where that names nothing that can be changed."""
+        said, named = refusal.said, set(_places(refusal.body))
+        system = any(message["role"] == "system" for message in body["messages"])
+        if self.has_system and system and _NO_SYSTEM.search(said):
+            return replace(self, has_system=False)
+        if not self.alternates and _ALTERNATES.search(said):
+            return replace(self, alternates=True)
+        for name in (*_OTHER_NAMES, *_OPTIONAL):
+            sent = self.renamed.get(name, name)
+            if name not in body or name in self.left_out or not (sent in named or _is_refused(sent, said)):
+                continue
+            if name not in _OTHER_NAMES:
+                left_out = {name, "stream_options"} if name == "stream" else {name}
+                return replace(self, left_out=self.left_out | left_out)
+            if name not in self.renamed:
+                return replace(self, renamed={**self.renamed, name: _OTHER_NAMES[name]})
+        return None
+
+
+def _places(body: Any) -> Iterator[str]:
+    """Names of fields that an error says it is about (`param`, `loc`)."""
+    for inner in body if isinstance(body, list) else [body]:
+        if isinstance(inner, Mapping):
+            for name, value in inner.items():
+                if name in ("param", "loc", "field", "path"):
+                    parts = value if isinstance(value, list) else [value]
+                    yield from (re.split(r"[.\[]", part)[0] for part in parts if isinstance(part, str))
+                elif isinstance(value, (Mapping, list)):
+                    yield from _places(value)
+
+
+def _is_refused(name: str, said: str) -> bool:
+    """Whether words are about a field: one with a common word for a name is quoted, or said to be a refused field."""
+    if "_" in name:
+        return re.search(rf"(?<!\w){name}(?!\w)", said) is not None
+    around = (
+        rf"['\"`]{name}['\"`]|\b(?:{_NAMES})\b[^.\n]{{0,40}}\b{name}\b|\b{name}\b\W[^.\n]{{0,60}}(?:{_REFUSES})"
+        rf"|(?:{_REFUSES})[^.:\n'\"`]{{0,40}}\b{name}\b"
+    )
+    return re.search(around, said, re.IGNORECASE) is not None
+
 
 _DEFAULT_URL = "https://api.openai.com/v1"
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
@@ -33,42 +115,8 @@ _STOPS_ACCEPTED = 4
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 60.0
 """Bounds of the random wait after the first try, and of any wait, whatever the server asks for."""
 _CHECK_TIMEOUT_S = 10.0
-
-
-class _Function(BaseModel):
-    name: str
-    arguments: str = ""
-
-
-class _ToolCall(BaseModel):
-    id: str = ""
-    function: _Function
-
-
-class _Message(BaseModel):
-    content: str | None = None
-    refusal: str | None = None
-    tool_calls: tuple[_ToolCall, ...] | None = None
-
-
-class _Choice(BaseModel):
-    message: _Message = _Message()
-    finish_reason: str | None = None
-    error: Any = None
-
-
-class _Usage(BaseModel):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-
-
-class _Reply(BaseModel):
-    """What is read of a server's answer."""
-
-    choices: tuple[_Choice, ...] | None = None
-    usage: _Usage | None = None
-    model: str | None = None
-    error: Any = None
+_THINKERS = re.compile(r"\br1\b|qwq|think|reason|magistral", re.IGNORECASE)
+"""Models that begin with thoughts, as a rule; many servers do not send the beginning of these."""
 
 
 class OpenAIGenerator:
@@ -88,6 +136,9 @@ class OpenAIGenerator:
         self._key = self._secret or ("none" if local and config.api_key_env else "")
         self._client = HttpClient(self._url, self._key, config.timeout_s)
         self._counter = TokenCounter(config.name)
+        self._accepted = AcceptedFields(config.body, config.rename)
+        self._moneyless: set[int] = set()
+        self._thinks = config.thinking or bool(_THINKERS.search(config.name))
 
     async def generate(
         self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None = None
@@ -102,16 +153,17 @@ class OpenAIGenerator:
             raise InfrastructureError(fault.kind, self._named(fault)) from fault
         except WorkerError as error:
             raise WorkerError(self._named(error)) from error
-        text, usage = _text(reply), reply.usage or _Usage()
-        read, written = usage.prompt_tokens or 0, usage.completion_tokens or 0
-        estimated = not read or (not written and bool(text))
-        if estimated:
+        text = reply.text
+        read, written = reply.prompt_tokens or 0, reply.completion_tokens or 0
+        estimated = reply.corrected or not read or (not written and bool(text))
+        if not read or (not written and text):
             counted = await self._counter.count(prompt, text)
             read, written = read or counted[0], written or counted[1]
-        if _choice(reply).finish_reason == "content_filter":
+        if reply.finish_reason == "content_filter":
             paid = Usage(prompt_tokens=read, completion_tokens=written, latency_ms=latency_ms, estimated=estimated)
             raise WorkerError(f"{self._url}: the provider's content filter withheld the reply", paid)
-        kept = _cut(text, params.stop)
+        said = spoken(text)
+        kept = _cut(said, params.stop)
         return TextCompletion(
             text=kept,
             prompt_tokens=read,
@@ -119,15 +171,26 @@ class OpenAIGenerator:
             latency_ms=latency_ms,
             origin=f"{reply.model or self._config.name} at {self._url}",
             usage_estimated=estimated,
-            tool_calls=_tool_calls(reply),
-            truncated=_choice(reply).finish_reason == "length" and kept == text,
+            tool_calls=reply.tool_calls,
+            truncated=reply.finish_reason == "length" and kept == said,
         )
 
     async def check(self) -> None:
         """Raises `UserError` if the server cannot be reached, refuses the key or wants money."""
         self._require_key()
+        limit_s = min(_CHECK_TIMEOUT_S, self._config.timeout_s)
         try:
-            await self._client.get("/models", self._headers(), min(_CHECK_TIMEOUT_S, self._config.timeout_s))
+            await self._client.get("/models", self._headers(), limit_s)
+        except InfrastructureError:  # not every server lists its models, nor for every key
+            await self._check_answers(limit_s)
+        except WorkerError:
+            return
+
+    async def _check_answers(self, limit_s: float) -> None:
+        """Ask what will be asked, but with no message: that is refused for nothing where the key is fine, too."""
+        asked = to_json({"model": self._config.name, "messages": [], "max_tokens": 1})
+        try:
+            await self._client.ask(_COMPLETIONS, asked, self._headers(), limit_s)
         except InfrastructureError as fault:
             if fault.kind in ("authentication", "payment"):
                 raise UserError(self._named(fault)) from None
@@ -136,27 +199,30 @@ class OpenAIGenerator:
                     f"cannot reach {self._url} ({fault}); is the server running? (workers.models: base_url)"
                 ) from None
         except WorkerError:
-            return  # it answers; not every server lists its models
+            return
 
     async def close(self) -> None:
         await self._client.close()
 
     async def _ask(
         self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None
-    ) -> tuple[_Reply, float]:
+    ) -> tuple[ServerReply, float]:
         """The reply, and how many milliseconds the try that brought it took.
 
         Raises:
-            UnbilledError: each try was one too many for the server.
+            UnbilledError: each try was one too many for the server, or it refused the request.
             InfrastructureError: no try brought one, or the deadline comes before the next may be made, so that
                 another worker can be asked in the time that is left.
         """
-        data, headers = to_json(self._body(prompt, params, sample, stream=hear is not None)), self._headers()
-        tries, billed = 0, False
+        body, headers = self._body(prompt, params, sample, stream=hear is not None), self._headers()
+        accepted, tries, billed = self._accepted, 0, False
+        refused: RefusedRequestError | None = None
         while True:
             began = time.perf_counter()
             try:
-                return await self._answer(data, headers, hear), (time.perf_counter() - began) * 1000
+                reply = await self._answer(to_json(accepted.fit(body)), headers, hear)
+                self._accepted = accepted
+                return reply, (time.perf_counter() - began) * 1000
             except PassingError as fault:
                 tries, billed = tries + 1, billed or fault.kind != "rate_limit"
                 pause_s = wait_s(fault, tries)
@@ -165,12 +231,35 @@ class OpenAIGenerator:
                     failed = InfrastructureError if billed else UnbilledError
                     raise failed(fault.kind, f"{fault} after {made}") from fault
                 await asyncio.sleep(pause_s)
+            except RefusedRequestError as refusal:
+                refused = refused or refusal
+                if (other := accepted.after(refusal, body)) is None:
+                    raise (InfrastructureError if billed else UnbilledError)(refused.kind, refused.reason) from refused
+                accepted = other
+            except InfrastructureError as fault:
+                kind = "bad_request" if fault.kind == "payment" and not self._lacks_money(body) else fault.kind
+                raise (InfrastructureError if billed else UnbilledError)(kind, fault.reason) from fault
 
-    async def _answer(self, data: bytes, headers: Mapping[str, str], hear: Hear | None) -> _Reply:
-        if hear is None:
-            return _read(await self._client.post(_COMPLETIONS, data, headers))
-        async with self._client.events(_COMPLETIONS, data, headers) as events:
-            return _read(to_json(await gather_pieces(events, hear)))
+    def _lacks_money(self, body: Mapping[str, Any]) -> bool:
+        """Whether it is not the first request alone that is refused for want of money: one may be too dear for what is
+        left, or its words may have been taken for the server's."""
+        self._moneyless.add(hash(to_json(body["messages"])))
+        return len(self._moneyless) > 1
+
+    async def _answer(self, data: bytes, headers: Mapping[str, str], hear: Hear | None) -> ServerReply:
+        listener = None if hear is None else SpokenListener(hear, begun=self._thinks)
+        reader = ReplyReader(listener, data.decode().casefold())
+        try:
+            async with self._client.posted(_COMPLETIONS, data, headers) as pieces:
+                async for piece in pieces:
+                    reader.feed(piece)
+        except PassingError as fault:
+            raise reader.lost(fault) from fault
+        reply = reader.finish()
+        if listener is not None:
+            listener.finish()
+            self._thinks = self._thinks or listener.thinks
+        return reply
 
     def _body(self, prompt: Prompt, params: SamplingParams, sample: int, *, stream: bool) -> dict[str, Any]:
         """What is asked for, in OpenAI's format."""
@@ -210,48 +299,6 @@ class OpenAIGenerator:
         for secret in self._secrets:
             said = said.replace(secret, "...")
         return f"{self._url}: {said}"
-
-
-def _read(body: bytes) -> _Reply:
-    """The reply with its choice.
-
-    Raises:
-        PassingError: there is none, or it says nothing.
-        InfrastructureError, WorkerError: the body describes an error of another kind; see `fault_of_body`.
-    """
-    try:
-        reply = _Reply.model_validate_json(body)
-    except ValidationError as error:
-        said = f"{body[:80].decode(errors='replace')!r} ({first_problem(error)})"
-        raise PassingError("bad_response", f"not an answer: {said}") from None
-    if error_body := reply.error or (reply.choices and reply.choices[0].error):
-        raise fault_of_body(error_body)
-    if not reply.choices:
-        raise PassingError("bad_response", "the answer holds no choice")
-    choice, written = _choice(reply), reply.usage and reply.usage.completion_tokens
-    if choice.finish_reason == "error":
-        raise PassingError("bad_response", "the generation broke off")
-    if not (_text(reply) or written or choice.message.tool_calls or choice.finish_reason == "content_filter"):
-        raise PassingError("bad_response", "the answer is empty, and no token was written for it")
-    return reply
-
-
-def _choice(reply: _Reply) -> _Choice:
-    assert reply.choices
-    return reply.choices[0]
-
-
-def _text(reply: _Reply) -> str:
-    message = _choice(reply).message
-    return message.content or message.refusal or ""
-
-
-def _tool_calls(reply: _Reply) -> tuple[ToolCall, ...]:
-    calls = _choice(reply).message.tool_calls or ()
-    return tuple(
-        ToolCall(id=call.id or f"call_{place}", name=call.function.name, arguments=call.function.arguments)
-        for place, call in enumerate(calls)
-    )
 
 
 def wait_s(fault: PassingError, tries: int) -> float:

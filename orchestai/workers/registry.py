@@ -77,14 +77,14 @@ def _model(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Wor
         samples=config.samples,
         prices=prices_of(config),
         sandbox=context.sandbox,
-        functions_only=config.writes == "functions",
+        writes=config.writes,
     )
 
 
 def _tool(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker:
     assert config.tool is not None
     pool = [make_card(name, worker) for name, worker in context.config.pool.items()]
-    return ToolWorker(card, make_tool(config.tool, context.sandbox, pool), config.price_per_call_usd)
+    return ToolWorker(card, make_tool(config.tool, pool), config.price_per_call_usd)
 
 
 def _function(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 from functools import cached_property
+from pathlib import Path
 from typing import Any
+
+from huggingface_hub import try_to_load_from_cache
 
 from orchestai.workers.generation import Prompt
 
@@ -59,9 +62,12 @@ class TokenCounter:
 
     @cached_property
     def _tokenizer(self) -> Any:
-        from transformers import AutoTokenizer
-
         try:
+            known = Path(self._model).is_dir() or try_to_load_from_cache(self._model, "tokenizer_config.json")
+            if not known:  # transformers takes seconds to import
+                return None
+            from transformers import AutoTokenizer
+
             return AutoTokenizer.from_pretrained(self._model, local_files_only=True)
         except (OSError, ValueError):
             return None

@@ -18,7 +18,6 @@ from orchestai.tasks.task import Task
 from orchestai.workers.base import Request, WorkerError
 from orchestai.workers.pool import WorkerPool, worker_cards
 from support.agents import sample
-from support.models.chat_server import serving
 
 OWN = """
 from orchestai.errors import InfrastructureError
@@ -65,26 +64,6 @@ async def test_agents_whose_roles_are_all_frozen_attempt_tasks_and_are_evaluated
     found = await evaluation.evaluate(config, checkpoint=None, output=tmp_path / "out.json")
     assert found["success"].mean == 1.0
     assert json.loads((tmp_path / "out.json").read_text())["tasks"] == 4
-
-
-async def test_a_frozen_role_speaks_with_a_model_that_no_worker_has(frozen: Any) -> None:
-    """It was not among the models of the pool, and asking for it failed with a KeyError."""
-    with serving() as server:
-        frozen["workers"]["models"] = {"far": {"kind": "openai_api", "name": "far", "base_url": server.url}}
-        frozen["agents"]["frozen"] = {"caller": "far", "answerer": "answerer"}
-        episode = await evaluation.attempt(AgentConfig(**frozen), sample.TASKS[0], checkpoint=None)
-    assert episode.answer == "out STOP rest"
-    assert len(server.asked) == 2
-
-
-async def test_training_runs_in_an_event_loop_and_refuses_agents_that_cannot_learn(frozen: Any, tmp_path: Path) -> None:
-    summary = sample.trainer(tmp_path / "run", sample.settings(phase2={"num_episodes": 4, "eval_every": 1})).train()
-    assert summary.signal is None
-    changes = {key: frozen["agents"][key] for key in ("workflow", "frozen")}
-    config = sample.settings().model_copy(update={"workers": WorkersConfig(**frozen["workers"])})
-    config = config.model_copy(update={"agents": config.agents.model_copy(update=changes)})
-    with pytest.raises(UserError, match="every role is frozen"):
-        sample.trainer(tmp_path / "other", config).train()
 
 
 @pytest.fixture(scope="module")

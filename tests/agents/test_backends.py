@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-import math
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from orchestai.agents.policies import open_policies
-from orchestai.agents.recipes.shorthand import load_agent_config
-from orchestai.agents.registry import find, presets
-from orchestai.agents.trainer import AgentTrainer
-from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
 from orchestai.lm.sampling import Completion
 from support.agents import sample
@@ -53,7 +45,6 @@ def test_an_engine_follows_every_update_of_every_policy(tmp_path, folder, monkey
         assert row["reward"] == pytest.approx(other["reward"])
         assert row["grad_norm"] > 0
         assert row["sampler_ratio"] == pytest.approx(1, abs=1e-3), "corrected, unless told otherwise"
-        assert row["max_staleness"] == 0
         gaps = [row[f"{role}/canary_gap"] for role in ("caller", "answerer")] if policies == "adapter" else []
         assert all(gap < 1e-4 for gap in [row["canary_gap"], *gaps])
     if policies == "shared":
@@ -119,85 +110,3 @@ class LastAdapter(fake_vllm.Engine):
     def generate(self, prompt: list[int], seed: int, temperature: float, length: int, adapter: str = "") -> Completion:
         last = list(self.adapters)[-1] if adapter else ""
         return super().generate(prompt, seed, temperature, length, last)
-
-
-def test_an_engine_that_does_not_start_takes_those_before_it_along(tmp_path, folder, monkeypatch):
-    engine = fake_vllm.Engine()
-    engine_modules(monkeypatch, engine)  # there is no second
-    with pytest.raises(UserError, match="engine does not start"):
-        train(tmp_path, folder, "separate", backend="vllm", vllm={"canary_tolerance": 1e-3})
-    assert engine.calls == ["open", "close"]
-
-
-PRESETS = ("magrpo_arxiv_shared", "tool_use_small")
-"""Two agents of one model that learns whole, and an agent with adapters that uses a tool in several turns."""
-
-
-def train_preset(name: str, output: Path, *overrides: str) -> tuple[AgentConfig, list[dict[str, Any]]]:
-    """Sampled tokens are compared with what the policy gives them, whatever the backend."""
-    words = ["model=tiny", "training.phase2_rl.sampler_correction=token_truncate", *overrides]
-    config = load_agent_config(load_agent_config("", presets()[name]).agents.workflow, presets()[name], words)
-    AgentTrainer(config=config, output_dir=output).train()
-    return config, [sample.timeless(row) for row in sample.rows(output, "loss")]
-
-
-def changed(config: AgentConfig, output: Path) -> bool:
-    """Whether the policy learned: its weights are other ones than before."""
-    roles = find(config.agents.workflow).roles
-    before, after = (open_policies(config, roles, checkpoint=folder) for folder in (None, output / "phase2_last"))
-    learned = dict(after.learning["shared_model"].named_parameters())
-    return any(
-        not learned[name].equal(value)
-        for name, value in before.learning["shared_model"].named_parameters()
-        if value.requires_grad
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("preset", PRESETS)
-def test_a_preset_learns_the_same_from_every_backend(repository, tmp_path, monkeypatch, preset):
-    """The whole way of a preset: its workflow, its rule of credit and its loss, over engines as over the model."""
-    monkeypatch.chdir(repository)
-    config, own = train_preset(preset, tmp_path / "own")
-    plain = config.model_copy(update={"model": config.model.model_copy(update={"lora": None})})
-    roles = find(config.agents.workflow).roles
-    policy = open_policies(plain, roles).learning["shared_model"].policy
-    assert changed(config, tmp_path / "own")
-    for backend in ("vllm", "vllm_server"):
-        engine = fake_vllm.Engine(
-            make=lambda: copy.deepcopy(policy.model), end_ids=policy.end_ids, lora=config.model.lora or fake_vllm.LORA
-        )
-        for name, module in fake_vllm.module(engine).items():
-            monkeypatch.setitem(sys.modules, name, module)
-        with fake_vllm.serving(engine) as url:
-            vllm = (f"model.backend={backend}", f"model.vllm.base_url={url}", "model.vllm.canary_tolerance=1e-3")
-            _, rows = train_preset(preset, tmp_path / backend, *vllm)
-        assert changed(config, tmp_path / backend)
-        assert [row["update"] for row in rows] == [row["update"] for row in own]
-        assert [row["reward"] for row in rows] == pytest.approx([row["reward"] for row in own], abs=1e-4)
-        for row in rows:
-            assert row["canary_gap"] < 1e-4
-    for output in ("own", "vllm", "vllm_server"):
-        for row in sample.rows(tmp_path / output, "loss"):
-            assert all(math.isfinite(value) for value in row.values() if isinstance(value, float))
-            assert row["grad_norm"] > 0
-            assert row["sampler_ratio"] == pytest.approx(1, abs=1e-3), "scored as it was sampled"
-
-
-def test_an_engine_that_does_not_follow_is_named_by_the_agents_keys(tmp_path, folder):
-    with fake_vllm.serving(fake_vllm.Engine("deaf")) as url, pytest.raises(UserError) as caught:
-        train(tmp_path, folder, "shared", backend="vllm_server", vllm={"base_url": url, "canary_tolerance": 1e-3})
-    assert "model.vllm.canary_tolerance" in str(caught.value)
-    assert "planner" not in str(caught.value)
-
-
-def test_agents_are_replayed_from_a_recording(tmp_path, folder):
-    recording = tmp_path / "run.jsonl"
-    recorded = train(tmp_path / "recorded", folder, "adapter", recording=str(recording))
-    replayed = train(tmp_path / "replayed", folder, "adapter", backend="replay", recording=str(recording))
-    assert replayed == recorded
-
-
-def test_one_server_holds_one_model():
-    with pytest.raises(ValidationError, match=r"agents\.policies=separate"):
-        sample.settings(policies="separate", model={"backend": "vllm_server"})

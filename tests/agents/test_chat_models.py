@@ -7,16 +7,15 @@ import itertools
 import pytest
 import torch
 
-from orchestai.agents.budget import Budget, BudgetConfig, BudgetExceededError
-from orchestai.agents.chat_models import PolicyChatModel, PooledChatModel, Seeds, ServedPolicy, WorkerChatModel
-from orchestai.agents.conversation import Conversation
+from orchestai.agents.agent_factory import PolicyChatModel, PooledChatModel, Seeds, ServedPolicy
+from orchestai.agents.conversation import Budget, BudgetConfig, BudgetExceededError, Conversation
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.lm.backends.base import SampleSettings
-from orchestai.lm.backends.transformers_model import LocalBackend
+from orchestai.lm.backends.synced import LocalBackend
 from orchestai.lm.batcher import Batcher
 from orchestai.lm.causal import CausalPolicy
 from orchestai.lm.chat_rendering import IncrementalChatRenderer
-from orchestai.workers.base import Answer, TextCompletion, WorkerError
+from orchestai.workers.base import TextCompletion
 from orchestai.workers.generation import SamplingParams
 from support.models.language_model import tiny_model, tiny_tokenizer
 
@@ -48,7 +47,7 @@ def renderer() -> IncrementalChatRenderer:
 @pytest.fixture
 def make(policy, renderer):
     backend = Counting(LocalBackend(policy))
-    batcher = Batcher(backend, weights=asyncio.Lock(), max_rows=64)
+    batcher = Batcher(backend, lock=asyncio.Lock(), max_rows=64)
 
     def chat_model(attempt=0, role="role", settings=SETTINGS, context=None, batcher=batcher) -> PolicyChatModel:
         return PolicyChatModel(ServedPolicy("p", batcher, renderer, context), role, settings, Seeds(attempt))
@@ -89,32 +88,9 @@ async def test_log_probabilities_are_those_of_the_tokens_after_the_extended_prom
         torch.testing.assert_close(logp[mask], act.logp, rtol=1e-4, atol=1e-5)
 
 
-async def test_messages_that_a_workflow_changed_are_read_anew(make, renderer):
-    talk = Conversation("role", make())
-    await talk.ask("one")
-    talk.messages[0] = {"role": "user", "content": "shorter"}
-    act = await talk.ask("two")
-    assert act.sampled.prompt.tolist() == renderer.render(talk.messages[:-1])
-
-
-async def test_the_text_of_an_act_is_without_its_end(make):
-    act = await Conversation("role", make(settings=SampleSettings(1.0, 400))).ask("one")
-    assert act.ended
-    assert act.sampled.completion[-1] == 0
-    assert act.tokens == len(act.sampled.completion)
-    assert "<|end|>" not in act.text
-
-
 async def test_a_full_context_is_a_spent_budget(make):
     with pytest.raises(BudgetExceededError, match="the model reads 5"):
         await Conversation("role", make(context=5)).ask("a question")
-
-
-async def test_acts_of_other_settings_are_batches_of_their_own(make):
-    short = Conversation("role", make())
-    await asyncio.gather(short.ask("one", max_new_tokens=2), Conversation("role", make()).ask("one"))
-    assert make.batches == [1, 1]
-    assert short.acts[0].tokens <= 2
 
 
 async def test_an_engine_that_fails_fails_all_that_wait_and_no_later_act(make, policy):
@@ -122,35 +98,10 @@ async def test_an_engine_that_fails_fails_all_that_wait_and_no_later_act(make, p
         async def generate(self, prompts, seeds, settings):
             raise UserError("the engine is down")
 
-    batcher = Batcher(Broken(), weights=asyncio.Lock(), max_rows=8)
+    batcher = Batcher(Broken(), lock=asyncio.Lock(), max_rows=8)
     for _ in range(2):
         failed = await asyncio.gather(*(_talk(make(batcher=batcher)) for _ in range(3)), return_exceptions=True)
         assert [str(error) for error in failed] == ["the engine is down"] * 3
-
-
-async def test_the_weights_are_held_while_a_batch_is_sampled(policy, make):
-    weights = asyncio.Lock()
-
-    class Watching(LocalBackend):
-        async def generate(self, prompts, seeds, settings):
-            assert weights.locked()
-            return await super().generate(prompts, seeds, settings)
-
-    await _talk(make(batcher=Batcher(Watching(policy), weights=weights, max_rows=8)))
-    assert not weights.locked()
-
-
-async def test_an_act_that_nobody_waits_for_is_not_sampled(policy, make):
-    weights = asyncio.Lock()
-    backend = Counting(LocalBackend(policy))
-    batcher = Batcher(backend, weights=weights, max_rows=8)
-    async with weights:
-        left, stays = (asyncio.ensure_future(_talk(make(batcher=batcher), ("one",))) for _ in range(2))
-        await asyncio.sleep(0)
-        left.cancel()
-    await stays
-    assert backend.batches == [1]
-    await batcher.close()
 
 
 async def test_turns_and_tokens_are_limited_over_all_conversations(make):
@@ -200,7 +151,7 @@ async def test_a_model_that_never_answers_does_not_stall_an_attempt(make, render
         async def generate(self, prompts, seeds, settings):
             await asyncio.Event().wait()
 
-    batcher = Batcher(Silent(), weights=asyncio.Lock(), max_rows=8)
+    batcher = Batcher(Silent(), lock=asyncio.Lock(), max_rows=8)
     talk = Conversation("role", make(batcher=batcher), Budget(BudgetConfig(timeout_s=0.05)))
     with pytest.raises(InfrastructureError, match="waiting for models"):
         await talk.ask("one")
@@ -225,36 +176,3 @@ async def test_a_frozen_model_reads_the_chat_and_leaves_no_tokens():
     assert prompt.messages == (("system", "Be kind."), ("user", "found"))
     assert (params.max_new_tokens, params.temperature, sample) == (4, 0.7, 2)
     assert (act.text, act.ended, act.tokens, act.sampled) == ("FOUND", False, 4, None)
-
-
-async def test_a_frozen_model_that_cannot_answer_says_why():
-    """A prompt beyond its context ended the whole command with a traceback; a server that is down is nobody's act."""
-
-    class Unable:
-        identity = "unable"
-        tries = 1
-        error: Exception = WorkerError("the prompt is too long")
-
-        async def generate(self, prompt, params, sample, hear=None):
-            raise self.error
-
-    talk = Conversation("critic", PooledChatModel("unable", unable := Unable(), SamplingParams(0.7, 32)))
-    assert (await talk.ask("all of it")).text == "error: the prompt is too long"
-    unable.error = InfrastructureError("server", "down")
-    with pytest.raises(InfrastructureError, match="down") as caught:
-        await talk.ask("again")
-    assert caught.value.kind == "server"
-
-
-async def test_a_worker_of_the_pool_speaks_and_says_why_it_cannot():
-    class Pool:
-        async def answer(self, name, request):
-            if request.instruction == "no":
-                raise WorkerError("not for me")
-            return Answer(text=f"{name}|{request.role}|{request.instruction}|{request.sample}", completion_tokens=2)
-
-    talk = Conversation("judge", WorkerChatModel("w", Pool(), "w", sample=1))
-    talk.tell("Judge.", "system")
-    assert (await talk.ask("yes")).text == "w|Judge.|yes|1"
-    assert (await talk.ask("more")).text == "w|Judge.|user: yes\n\nassistant: w|Judge.|yes|1\n\nuser: more|1"
-    assert (await Conversation("judge", WorkerChatModel("w", Pool(), "w")).ask("no")).text == "error: not for me"

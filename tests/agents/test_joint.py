@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from orchestai.agents.budget import Budget, BudgetConfig
 from orchestai.agents.conversation import Act
 from orchestai.agents.joint import (
     History,
@@ -17,7 +16,7 @@ from orchestai.agents.joint import (
     joint_actions,
     joint_returns,
 )
-from orchestai.errors import InfrastructureError, UserError
+from orchestai.errors import InfrastructureError
 from orchestai.outcome import Scored, Unscorable
 from orchestai.tasks.task import Task
 from orchestai.types import Episode
@@ -135,44 +134,6 @@ def test_an_engine_that_fails_costs_one_aligned_attempt() -> None:
     assert episodes[0].outcome == Unscorable("server", "no engine")
     assert values(episodes[1:]) == [5, 9]
     assert rewards(group[0], "left") == [("root", None, "1")]
-
-
-def test_an_act_that_fails_spoils_the_sums_of_all_its_partners() -> None:
-    scripts = [{"left": ["1"], "right": [InfrastructureError("server", "no engine")]}, {"left": ["2"], "right": ["3"]}]
-    episodes, _ = play(scripts, joint_mode="cross")
-    assert [episode.outcome for episode in episodes] == [Unscorable("server", "no engine")] * 2
-
-
-def test_a_judge_that_fails_below_makes_the_attempt_unscorable() -> None:
-    scripts = [{"left": ["1", "2", "down"], "right": ["0"] * 3}, {"left": ["1", "2", "3"], "right": ["0"] * 3}]
-    episodes, _ = play(scripts, num_turns=2)
-    assert episodes[0].outcome == Unscorable("server", "the judge is down")
-    assert values(episodes[1:]) == [1 + 2.5]
-
-
-def test_a_role_without_budget_says_nothing() -> None:
-    agents = scripted_agents(TASK, {"left": ["3"], "right": ["7"]})
-    agents.budget = Budget(BudgetConfig(turns=1))
-    episode = asyncio.run(Sums(JointArgs(), None).run(TASK, agents))  # type: ignore[arg-type]
-    assert episode.outcome == Scored(3)
-    assert [len(trajectory.turns) for trajectory in episode.trajectories] == [1, 0]
-
-
-def test_one_attempt_is_a_path() -> None:
-    workflow = Sums(JointArgs(num_turns=3, joint_mode="cross"), None)  # type: ignore[arg-type]
-    agents = scripted_agents(TASK, {"left": ["1", "2", "3"], "right": ["0", "0", "0"]})
-    episode = asyncio.run(workflow.run(TASK, agents))
-    assert episode.outcome == Scored(6)
-    assert [name for name, _, _ in rewards(agents, "left")] == ["root", "root.0", "root.0.0"]
-
-
-def test_turns_need_a_transition() -> None:
-    class Once(Sums):
-        transition = JointWorkflow.transition
-
-    agents = scripted_agents(TASK, {"left": ["1"], "right": ["0"]})
-    with pytest.raises(UserError, match="Once has no transition"):
-        asyncio.run(Once(JointArgs(num_turns=2), None).run(TASK, agents))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("roles", [1, 2, 3])

@@ -201,15 +201,6 @@ def test_a_shared_model_learns_the_mean_of_its_roles(models: dict[str, nn.Module
     assert same(gradients(model, alone), gradients(model, loss))  # type: ignore[arg-type]
 
 
-def test_a_shared_model_of_which_one_role_learns_is_that_roles_own(models: dict[str, nn.Module]) -> None:
-    model = models["left"]
-    shared, _ = ours(model, play({"left": "left", "right": "left"}, models, frozen="right"))
-    own, _ = ours(model, of_policy(play({"left": "left", "right": "right"}, models), "left"))
-    assert shared.item() == own.item()
-    own_gradients = gradients(model, own)
-    assert all(torch.equal(found, own_gradients[name]) for name, found in gradients(model, shared).items())
-
-
 def test_a_reward_that_is_no_number_is_refused() -> None:
     class Broken(Pairs):
         async def judge(self, task: Task, history: History) -> Judgment:
@@ -256,12 +247,6 @@ def test_comlrl_is_ours_with_its_defects(comlrl, models: dict[str, nn.Module]) -
         for defect in every:  # none of them explains the difference without the others
             partly = magrpo_loss(models[role], PROMPTS[role], COMPLETIONS[role], REWARDS, **{**every, defect: False})
             assert not same(gradients(models[role], partly), found)
-
-
-def test_comlrl_makes_a_constant_of_what_is_no_number(comlrl) -> None:
-    loss, model = theirs(comlrl, 0, "left", [1.0, math.nan, 2.0])
-    assert loss.item() == pytest.approx(0.1)
-    assert gradients(model, loss) == {}
 
 
 class Tree(JointWorkflow):

@@ -9,7 +9,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from orchestai.cli import app, main
+from orchestai.cli import app
 from orchestai.errors import UserError
 
 HEAVY = ("torch", "transformers", "omegaconf", "networkx", "pydantic")
@@ -49,25 +49,3 @@ def test_the_synthetic_plans_that_ship_are_read_from_any_folder(path, tmp_path, 
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, (done.output, done.exception)
     assert len(json.loads((tmp_path / "plans.json").read_text())) > 2000
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["prepare", "--free"],
-        ["prepare-plans", "--from", "worfbench", "--logs", "x"],
-        ["evaluate", "--json", "x"],
-        ["evaluate-plans", "--plans", "x", "--logs", "y"],
-    ],
-)
-def test_a_flag_of_the_other_command_is_refused_before_anything_runs(words, capsys):
-    with pytest.raises(SystemExit) as left:
-        main(words)
-    assert left.value.code == 2
-    assert "No such option" in capsys.readouterr().err
-
-
-def test_a_shell_can_complete_commands():
-    environment = {"_ORCHESTAI_COMPLETE": "complete_bash", "COMP_WORDS": "orchestai evaluate", "COMP_CWORD": "1"}
-    done = CliRunner().invoke(app, prog_name="orchestai", env=environment)
-    assert done.stdout.split() == ["evaluate", "evaluate-plans", "evaluate-table"]

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from orchestai.cli.demo import Stages
-from orchestai.errors import UserError
 from orchestai.progress import RunProgress
 from support.repository import importing
 
@@ -34,12 +33,6 @@ def test_an_interrupted_stage_runs_again(tmp_path):
     done = []
     Stages(tmp_path, "a").run(PROGRESS, "collect", "about", lambda: done.append(1))
     assert done == [1]
-
-
-def test_stages_of_another_configuration_are_refused(tmp_path):
-    Stages(tmp_path, "a").run(PROGRESS, "collect", "about", lambda: None)
-    with pytest.raises(UserError, match="another configuration"):
-        Stages(tmp_path, "b")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

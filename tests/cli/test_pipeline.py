@@ -149,20 +149,3 @@ def test_what_the_user_can_mend_is_one_line_and_exit_code_2(place):
     printed = run("collect", "--config", "absent.yaml", cwd=place, code=2)
     assert "absent.yaml: no such config file" in printed
     assert "Traceback" not in printed
-
-
-def test_a_command_ends_soon_after_its_last_word(place):
-    """It lived on for ten seconds on a busy machine, in which the interpreter looked through all modules for cycles."""
-    told = "import atexit, gc; atexit.register(lambda: print('frozen', gc.get_freeze_count() > 0))"
-    command = [sys.executable, "-c", f"{told}\nfrom orchestai import cli\ncli.main()", "collect", "--planner", "none"]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 2, done.stderr
-    assert done.stdout.splitlines()[-1] == "frozen True"
-
-
-def test_an_unreachable_server_is_named_before_any_work_starts(place):
-    server = "workers.models.far={kind: openai_api, name: m, base_url: 'http://127.0.0.1:9/v1', max_retries: 0}"
-    worker = "workers.pool.far={kind: model, model: far, strategy: chat, card: far away}"
-    printed = run("collect", "--output_dir", "unreachable", server, worker, cwd=place, code=2)
-    assert "http://127.0.0.1:9/v1" in printed
-    assert not list((place / "unreachable").glob("*.jsonl"))

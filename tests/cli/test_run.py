@@ -72,30 +72,6 @@ def test_from_a_server_to_an_answer_and_its_replay(server: ChatServer, tmp_path:
     )
 
 
-def test_a_function_that_no_example_speaks_for_is_said_to_be_unchecked(
-    server: ChatServer, tmp_path: Path, monkeypatch
-) -> None:
-    """A newcomer who shows no example gets whatever a model writes, and was not told what would have helped."""
-    monkeypatch.chdir(tmp_path)
-    server.after = Reply(chat("```python\ndef task_func(x):\n    return sorted(x)\n```"))
-    assert orchestai("init", "--server", server.url, "--price", "tiny=1,2").exit_code == 0
-    options = ("workers.cache_dir=null", "sandbox.level=process", "execution.assembler=dataflow")
-
-    def said(words: str, answer: str = "program") -> str:
-        asked = orchestai("run", words, "--answer", answer, *options)
-        assert asked.exit_code == 0, (asked.output, asked.exception)
-        return asked.output
-
-    unchecked = said("Sort the list.")
-    assert "step 1: no example" in unchecked
-    hint = "task_func([3, 1]) == [1, 3]"
-    assert hint in unchecked
-    assert "no example" not in said(f"Sort the list, so that {hint}"), "the hint is understood"
-    wrong = said("Sort the list oddly, so that task_func([1, 3]) == [3, 9, 4]")
-    assert "step 1: no function that was written does what the example shows" in wrong
-    assert "no example" not in said("Sort the list.", "text")
-
-
 def test_what_cannot_be_is_said_before_anybody_is_asked(server: ChatServer, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert orchestai("init", "--server", server.url, "--price", "tiny=1,2").exit_code == 0
@@ -109,20 +85,6 @@ def test_what_cannot_be_is_said_before_anybody_is_asked(server: ChatServer, tmp_
         assert isinstance(asked.exception, UserError), (words, asked.output)
         assert said in str(asked.exception)
     assert server.asked == []
-
-
-def test_a_server_that_is_not_there_has_a_mend(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    refused = orchestai("init", "--server", "http://127.0.0.1:9/v1")
-    assert "http://127.0.0.1:9/v1: cannot be reached" in str(refused.exception)
-    assert not Path("config.yaml").exists()
-    server = "workers.models.far={kind: openai_api, name: m, base_url: 'http://127.0.0.1:9/v1', api_key_env: NO_KEY}"
-    worker = "workers.pool.far={kind: model, model: far, strategy: chat, card: far away}"
-    examined = orchestai("doctor", "workers.recordings=[]", server, worker)
-    assert examined.exit_code == 1
-    assert "missing workers" in examined.output
-    assert "cannot reach http://127.0.0.1:9/v1" in examined.output
-    assert "absent  key of workers.models.far in NO_KEY: export NO_KEY=..." in examined.output
 
 
 def own_workers(folder: Path, *names: str) -> tuple[list[str], dict[str, str]]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from orchestai.cluster.facts import Facts
+from orchestai.cluster.environment import Facts
 from orchestai.cluster.host import version_of
 from orchestai.config import RayConfig
-from orchestai.errors import InfrastructureError, UserError
+from orchestai.errors import UserError
 
 pytest.importorskip("ray")
 from orchestai.cluster import actors
@@ -87,16 +87,3 @@ def test_an_actor_of_another_version_than_this_process_is_refused_before_it_is_o
         pool(monkeypatch, 2, *others),
     ):
         pass
-
-
-def test_so_is_one_that_comes_in_the_place_of_one_that_was_lost(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def die(method: str, number: int) -> None:
-        raise actors.lost.RayActorError
-
-    first, other = Actor(), Actor(HERE | {"torch": "1.0"})
-    first.call = Method(die)
-    with pool(monkeypatch, 1, first, other) as opened, pytest.raises(InfrastructureError, match="no actor"):
-        opened.start("double", 3).result(10)
-    assert "an actor of the cluster is left out: execution.ray: b has torch 1.0, this process has" in caplog.text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 import sys
 from collections.abc import Iterator
@@ -12,17 +11,6 @@ from pathlib import Path
 import pytest
 
 from orchestai.cluster.host import Host, process_name, version_of
-
-
-class Doubler:
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    async def facts(self) -> str:
-        return self._name
-
-    async def double(self, number: int) -> int:
-        return 2 * number
 
 
 @pytest.fixture
@@ -46,18 +34,6 @@ async def test_a_host_says_what_is_installed_before_it_reads_what_to_run() -> No
     assert versions["no-such-package"] == ""
     assert re.fullmatch(rf"{re.escape(version('orchestai'))} \(source [0-9a-f]{{8}}\)", versions["orchestai"])
     await host.close()
-
-
-async def test_a_host_passes_calls_on() -> None:
-    host = Host(pickle.dumps((Doubler, "a")))
-    assert await host.open() == "a"
-    assert await host.call("double", 3) == 6
-
-
-def test_how_torch_was_built_makes_no_other_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Learning on a GPU, sampling on CPUs."""
-    monkeypatch.setattr("orchestai.cluster.host.version", lambda package: "2.13.0+cu130")
-    assert version_of("torch") == "2.13.0"
 
 
 def test_checkouts_with_one_number_are_told_apart_by_their_source(checkout: Path) -> None:

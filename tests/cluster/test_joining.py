@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("ray")
 from orchestai.cluster import joining
 from orchestai.cluster.actors import ActorKind, ActorPool
-from orchestai.cluster.facts import Facts
+from orchestai.cluster.environment import Facts
 from orchestai.cluster.joining import actors_for, joined
 from orchestai.config import RayConfig
 

@@ -11,7 +11,7 @@ import pytest
 
 from orchestai.config import PlaceConfig, RayConfig, SandboxConfig
 from orchestai.errors import UserError
-from orchestai.execution.backends.remote import open_remote
+from orchestai.execution.remote import open_remote
 from support.cluster.simulated import simulated_cluster
 from support.repository import REPOSITORY
 
@@ -30,8 +30,10 @@ def older_release(folder: Path) -> None:
 def checkout_without_a_method(folder: Path) -> None:
     """One with the same number."""
     shutil.copytree(REPOSITORY / "orchestai", folder / "orchestai", ignore=shutil.ignore_patterns("__pycache__"))
-    node = folder / "orchestai" / "execution" / "backends" / "node.py"
-    node.write_text(node.read_text().replace("async def judge", "async def assess"))
+    remote = folder / "orchestai" / "execution" / "remote.py"
+    source = remote.read_text()
+    assert "async def judge" in source
+    remote.write_text(source.replace("async def judge", "async def assess", 1))
 
 
 @pytest.mark.parametrize(("install", "there"), [(older_release, "0.0.9"), (checkout_without_a_method, NUMBER)])

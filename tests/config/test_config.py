@@ -4,9 +4,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orchestai.config import Config, TasksConfig, load, load_config, read
-from orchestai.config.agents import AgentConfig, AgentsConfig
-from orchestai.config.written import as_yaml
+from orchestai.config import load_config, read
+from orchestai.config.section import as_yaml
 from orchestai.errors import UserError
 
 MINIMAL = """
@@ -25,25 +24,11 @@ def path(tmp_path):
     return file
 
 
-@pytest.mark.parametrize(("section", "kind", "rest"), [("execution", Config, MINIMAL), ("agents", AgentConfig, "")])
-def test_a_key_of_an_earlier_version_is_understood_with_a_warning(path, caplog, section, kind, rest):
-    """Also one that an earlier version wrote with all others; what is said by the present key wins."""
-    path.write_text(f"{rest}\n{section}: {{unscorable_limit: 0.5}}\n")
-    assert load(kind, path).tasks.unscorable_limit == 0.5
-    assert f"{section}.unscorable_limit is now tasks.unscorable_limit" in caplog.text
-    assert load(kind, path, ["tasks.unscorable_limit=0.1"]).tasks.unscorable_limit == 0.1
-
-
 def test_the_repository_config_loads_and_survives_a_round_trip(tmp_path, repository):
     config = load_config(repository / "config.yaml")
     copy = tmp_path / "copy.yaml"
     copy.write_text(config.to_yaml())
     assert load_config(copy) == config
-
-
-def test_exponents_without_a_point_are_numbers(path):
-    path.write_text(MINIMAL + "training: {phase1_supervised: {learning_rate: 1e-4}}\n")
-    assert load_config(path).training.phase1_supervised.learning_rate == 1e-4
 
 
 def test_overrides_win_over_the_file(path):
@@ -80,31 +65,6 @@ def test_a_wrong_override_is_refused_with_its_path_value_and_fix(path, override,
         assert part in message
 
 
-@pytest.mark.parametrize(
-    ("key", "instead"),
-    [
-        ("training.phase1_supervised.val_fraction", "tasks.val_fraction"),
-        ("training.phase1_supervised.test_fraction", "tasks.test_fraction"),
-        ("training.phase1_supervised.test_fold", "tasks.test_fold"),
-        ("rewards.gate_costs", "training.phase2_rl.beta"),
-    ],
-)
-def test_a_key_of_an_earlier_version_says_what_takes_its_place(path, key, instead):
-    with pytest.raises(UserError) as error:
-        load_config(path, [f"{key}=0"])
-    assert f"{key} is gone" in str(error.value)
-    assert instead in str(error.value)
-    assert "unknown key" not in str(error.value)
-
-
-def test_what_takes_the_place_of_a_moved_key_is_a_key():
-    for key in ("val_fraction", "test_fraction", "test_fold"):
-        assert key in TasksConfig.model_fields
-    assert "turn_advantage_coef" in AgentsConfig.model_fields
-    with pytest.raises(UserError, match=r"agents\.outcome_coef is gone: write agents\.turn_advantage_coef"):
-        load(AgentConfig, None, ["agents.outcome_coef=2"])
-
-
 @pytest.mark.parametrize("text", ["a: [1", "- 1\n- 2\n", "workers: {pool: {}}\n", "\t", "x: ${nowhere}\n", ""])
 def test_a_broken_file_is_refused_in_one_line(path, text):
     path.write_text(text)
@@ -112,11 +72,6 @@ def test_a_broken_file_is_refused_in_one_line(path, text):
         load_config(path)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"absent\.yaml.*--config"):
-        load_config(tmp_path / "absent.yaml")
 
 
 def test_a_worker_must_name_a_model_that_exists(path):
@@ -168,12 +123,6 @@ def test_no_secret_of_the_environment_is_written_into_saved_configurations(path,
         load_config(path, ["workers.pool.sums.card=${oc.env:TEAM_API_KEY}"])
     assert "pass-word" not in str(refused.value)
     assert load_config(path, ["workers.pool.sums.card=${oc.env:DATA}"]).workers.pool["sums"].card == "elsewhere"
-
-
-def test_one_name_where_a_list_is_wanted_is_answered_with_the_list(path):
-    """It was said to be no valid tuple."""
-    with pytest.raises(UserError, match=r"planner\.fallback: a list is wanted, such as \[whole\] \(got 'whole'\)"):
-        load_config(path, ["planner.fallback=whole"])
 
 
 @settings(deadline=None)

@@ -7,8 +7,6 @@ import csv
 import pytest
 
 from orchestai.data.readers import READERS
-from orchestai.data.readers.reference_wording import worded
-from orchestai.errors import UserError
 from support.training.plan_files import BREAK, only, write
 
 
@@ -41,12 +39,6 @@ def test_breaks_high_level_plans_are_a_source_and_odd_ones_are_said(tmp_path, de
     assert reason in str(odd)
 
 
-def test_a_table_of_something_else_is_not_of_break(tmp_path):
-    (tmp_path / "words.csv").write_text("source,allowed_tokens\na,b\n")
-    with pytest.raises(UserError, match="question_id"):
-        list(READERS["break"](tmp_path))
-
-
 def test_references_in_words_have_the_same_edges_and_are_the_same_each_time(tmp_path):
     """In 200 plans, steps differ in wording and in nothing else; no reference is left as it was."""
     write(tmp_path / "qdmr.jsonl", [{**BREAK, "question_id": f"ATIS_{i}"} for i in range(200)])
@@ -60,19 +52,3 @@ def test_references_in_words_have_the_same_edges_and_are_the_same_each_time(tmp_
     assert all(one[1].startswith("return ") and one[1].endswith(" from denver") for one in steps)
     prices = {one[2].removeprefix("return price of ") for one in steps}
     assert {"those", "the flights from denver", "step 2", "the second result", "the previous result"} <= prices
-
-
-def test_a_name_is_taken_only_where_it_says_one_step():
-    """Two steps could be "the flights", one is "the price", and "both" are the two right before."""
-    steps = ["return flights", "return #1 to boston", "return price of #2", "return #1 where #3 is 5", "return #2, #4"]
-    said = [worded(steps, str(i)) for i in range(300)]
-    thirds = {one[2].removeprefix("return price of ") for one in said}
-    assert "the flights to boston" in thirds
-    assert "the flights" not in thirds
-    assert any("where the price is 5" in one[3] for one in said)
-    assert not any(both in one[4] for one in said for both in ("both", "the two", "these two"))
-    pairs = {worded(["return a", "return b", "return sum of #1 and #2"], str(i))[2] for i in range(100)}
-    assert "return sum of both" in pairs
-    assert worded(["return #7"], "x") == ["return #7"]
-    either = {worded(["return a", "return b", "return #1 or #2"], str(i))[2] for i in range(100)}
-    assert not any(both in words for words in either for both in ("both", "the two", "these two"))

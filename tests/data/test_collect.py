@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from orchestai.config import ExecutionConfig
-from orchestai.data.collect import Collected, Collection, collect, progress_bar
+from orchestai.data.collect import Collected, Collection, collect
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.log import ExecutionLog, read_log
 from orchestai.execution.result import JudgedExecution
+from orchestai.execution.running_workflow import JudgingExecutor
 from orchestai.planner.base import Plan
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
@@ -114,14 +114,6 @@ async def test_an_interrupted_collection_goes_on_without_repeating(sandbox: Sand
     assert (other.continued, other.executed) == (0, 10)
 
 
-async def test_a_torn_line_is_done_again(sandbox: Sandbox, tmp_path: Path) -> None:
-    await gather(sandbox, tmp_path, Pool(), 5)
-    (path,) = tmp_path.glob("*.jsonl")
-    path.write_bytes(path.read_bytes()[:-40])
-    state = await gather(sandbox, tmp_path, Pool(), 5)
-    assert (state.continued, state.executed, len(state.problems)) == (4, 1, 1)
-
-
 async def test_a_planner_without_a_plan_has_failed_the_task(sandbox: Sandbox, tmp_path: Path) -> None:
     state = await gather(sandbox, tmp_path, Pool(), 5, lost=["2"])
     assert (state.executed, state.succeeded, state.unscorable) == (5, 4, 0)
@@ -143,18 +135,3 @@ async def test_too_many_unscorable_executions_stop_the_command(sandbox: Sandbox,
     assert all(record.score is None and not record.success for record in records if record.outcome == "unscorable")
     state = await gather(sandbox, tmp_path, Pool(), 30)
     assert state.continued == len({(r.task_id, r.repetition) for r in scored})
-
-
-async def test_no_tasks_is_said(sandbox: Sandbox, tmp_path: Path) -> None:
-    executor = JudgingExecutor(Pool(), sandbox, ExecutionConfig())
-    with pytest.raises(UserError, match="no tasks"):
-        await collect(Collection([], 1, "", []), lambda _: WholePlanner(), executor, ExecutionLog(tmp_path))
-
-
-def test_the_progress_line_shows_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress_bar(10) as show:
-        show(Collected(total=10, continued=5, executed=5, succeeded=4, cost_usd=0.25))
-    shown = capsys.readouterr().err
-    assert "10/10" in shown
-    assert "success 40%" in shown
-    assert "0.2500 USD" in shown

@@ -10,9 +10,9 @@ import pytest
 
 from orchestai.config import Config
 from orchestai.data.collect import Collected, Collection, collect
-from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.log import ExecutionLog, read_log
 from orchestai.execution.record import ExecutionRecord
+from orchestai.execution.running_workflow import JudgingExecutor
 from orchestai.planner.registry import planner_for
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task

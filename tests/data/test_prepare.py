@@ -19,20 +19,17 @@ from orchestai.data.training_file import (
     logged_reference,
     meta_path,
 )
-from orchestai.errors import UserError
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import Attempt, JudgedExecution, SubtaskResult
-from orchestai.execution.reward_reference import Reference
+from orchestai.execution.reward import Reference
 from orchestai.outcome import Scored
-from orchestai.tasks.composition.generate import SPLITS, generate, generate_pairs
+from orchestai.planner.stored_estimate import estimate_path, of_state, read_state
+from orchestai.tasks.composition.generate import OPERATIONS, SPLITS, generate, generate_pairs
 from orchestai.tasks.composition.graph import INPUT, Composition, Node
 from orchestai.tasks.composition.instructions import word
-from orchestai.tasks.composition.operations import OPERATIONS
 from orchestai.tasks.composition.steps import recover
-from orchestai.tasks.instructions.suite import STYLES
-from orchestai.tasks.splits import TaskSplits
-from orchestai.tasks.suite import Suite
+from orchestai.tasks.instructions import STYLES
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import clean, parse_calls
 from orchestai.workflow import Workflow
@@ -46,7 +43,6 @@ workers:
     strong: {kind: tool, tool: texts, card: strong}
 training: {phase1_supervised: {synthetic_augmentations: 0}}
 """
-SIZE = "training.phase1_supervised.train_data_size"
 AUGMENTATIONS = "training.phase1_supervised.synthetic_augmentations"
 
 
@@ -188,16 +184,6 @@ def test_validation_is_a_share_of_tasks_that_stays_as_the_log_grows(
     assert 0 < list(many.values()).count("validation") < 16
 
 
-def test_train_data_size_limits_tasks_without_emptying_a_split(
-    tmp_path: Path, tasks: list[Task], config_file: Path
-) -> None:
-    config = load_config(config_file, [f"{SIZE}=20"])
-    report = prepare(write(tmp_path / "logs", [record(task) for task in tasks]), config, tmp_path / "data.json")
-    assert report.kept == 20
-    assert min(report.train, report.validation) > 0
-    assert report.dropped["tasks beyond train_data_size=20"] == len(tasks) - 20
-
-
 def test_augmentations_are_new_true_and_only_of_training_tasks(
     tmp_path: Path, tasks: list[Task], config_file: Path
 ) -> None:
@@ -228,23 +214,6 @@ def signature(example: TrainingExample) -> str:
     composition = recover(example.workflow)
     assert composition is not None
     return composition.signature
-
-
-def test_rewordings_take_their_worker_from_evidence(tasks: list[Task]) -> None:
-    """A wording that nobody was seen to do well is not used."""
-    examples = [as_example(task, worker=i % 3) for i, task in enumerate(tasks)]
-    shown: dict[str, str] = {}
-    for example in examples:
-        for subtask in example.workflow.subtasks:
-            shown.setdefault(clean(subtask.instruction), subtask.worker)
-    own = {example.task_id: example.workflow.subtasks for example in examples}
-    for example in augment(examples, 200, evidence=examples, seed=1):
-        for subtask in example.workflow.subtasks:
-            if subtask.instruction in [clean(before.instruction) for before in own[example.task_id]]:
-                assert subtask.worker == own[example.task_id][0].worker
-            else:
-                assert subtask.worker == shown[subtask.instruction]
-    assert not augment(examples, 0, evidence=examples, seed=1)
 
 
 def test_branches_change_places_with_all_that_belongs_to_them() -> None:
@@ -282,12 +251,6 @@ def test_branches_change_places_with_all_that_belongs_to_them() -> None:
     assert seen == {0, 1}
 
 
-def as_example(task: Task, worker: int) -> TrainingExample:
-    plan = reference(task)
-    workflow = plan.replace({subtask.id: {"worker": f"worker {worker}"} for subtask in plan.subtasks})
-    return TrainingExample(instruction=task.instruction, task_id=task.task_id, workflow=workflow)
-
-
 def test_reference_plans_are_recovered_as_compositions_that_compute_the_visible_calls(tasks: list[Task]) -> None:
     for task in tasks:
         composition = recover(reference(task))
@@ -296,20 +259,11 @@ def test_reference_plans_are_recovered_as_compositions_that_compute_the_visible_
             assert composition.call(literal_eval(call.args[0])) == literal_eval(call.result)
 
 
-def test_a_whole_task_is_an_example_like_any_other(tmp_path: Path, config: Config) -> None:
-    """HumanEval has no decomposition: one subtask whose words are the instruction, of no named type."""
-    task = Task(task_id="HumanEval/0", suite="humaneval", split="train", instruct_prompt="Add two numbers.", test="")
-    task = task.model_copy(update={"reference": Workflow([{"id": "0", "instruction": task.instruction}])})
-    prepare(write(tmp_path / "logs", [record(task)]), config, tmp_path / "data.json")
-    (example,) = load_training_data(tmp_path / "data.json", config)
-    assert example.workflow.subtasks[0].task_type == ""
-    assert example.spans == [(0, len(task.instruction))]
-
-
 def test_the_log_says_what_is_for_validation_and_nothing_is_taken_from_tasks_for_tests(
     tmp_path: Path, tasks: list[Task], config_file: Path
 ) -> None:
-    """Not even which worker does a wording well, for augmentation."""
+    """Not even which worker does a wording well, for augmentation; nor does the estimate learn from what is for
+    validation, whose targets it names."""
     parts = ["train"] * 20 + ["validation"] * 10 + ["test"] * 6 + ["longer"] * 4
     marked = [task.model_copy(update={"split": part}) for task, part in zip(tasks, parts, strict=True)]
     config = load_config(config_file, [f"{AUGMENTATIONS}=100"])
@@ -322,65 +276,12 @@ def test_the_log_says_what_is_for_validation_and_nothing_is_taken_from_tasks_for
     assert report.dropped == {"the task is kept for tests": 10}
     assert report.augmented
     assert {s.worker for e in examples if e.split == "train" for s in e.workflow.subtasks} == {"cheap"}
-
-
-def test_a_log_without_parts_is_divided_as_a_suite_is(tmp_path: Path, tasks: list[Task], config: Config) -> None:
-    """So that phase 2 on a file of the same tasks selects and tests on what phase 1 has not learned."""
-    foreign = [record(task.model_copy(update={"split": "", "suite": ""})) for task in tasks]
-    prepare(write(tmp_path / "logs", foreign), config, tmp_path / "data.json")
-    examples = load_training_data(tmp_path / "data.json", config)
-    suite = Suite("own", {"test": lambda: list(reversed(tasks))})
-    splits = TaskSplits(suite, config.tasks)
-    for part, expected in (("train", splits.train), ("validation", splits.validation)):
-        assert {e.task_id for e in examples if e.split == part} == {task.task_id for task in expected}
-    assert {task.task_id for task in splits.test}.isdisjoint(e.task_id for e in examples)
-    assert splits.test
-
-
-def test_lines_of_other_orchestrations_are_prepared(tmp_path: Path, config: Config) -> None:
-    """A log line with the documented fields alone is enough."""
-    log = ExecutionLog(tmp_path / "logs")
-    log.log_execution(
-        instruction="Summarize document...",
-        planner_outputs={
-            "model_selections": [2, 0, 1],
-            "workflow_graph": {"adjacency": [[0, 1, 0], [0, 0, 1], [0] * 3]},
-        },
-        execution_result={"success": True, "outputs": {}, "total_cost": 0.045, "total_latency_ms": 1200.0},
-    )
-    prepare(log.directory, config, tmp_path / "data.json")
-    (example,) = json.loads((tmp_path / "data.json").read_text())
-    assert example["targets"]["model_selections"] == [2, 0, 1]
-    assert example["targets"]["dependencies"] == [[], [0], [1]]
-    assert example["rewards"] == {"success": 1.0, "cost": -0.045, "latency": -1.2}
-
-
-def test_what_cannot_be_learned_from_is_said_in_one_line(tmp_path: Path, tasks: list[Task], config: Config) -> None:
-    foreign = record(tasks[0], workers=("other", "cheap"))
-    failed = [record(task, passed=3) for task in tasks[:2]]
-    with pytest.raises(UserError, match=r"no full score.*: 2.*'other' is not in workers\.pool: 1") as caught:
-        prepare(write(tmp_path / "logs", [*failed, foreign]), config, tmp_path / "data.json")
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "data.json").exists()
-    with pytest.raises(UserError, match="no such log"):
-        prepare(tmp_path / "nowhere", config, tmp_path / "data.json")
-
-
-def test_a_file_for_another_pool_or_a_foreign_sidecar_is_refused(
-    tmp_path: Path, tasks: list[Task], config: Config, config_file: Path
-) -> None:
-    path = tmp_path / "data.json"
-    prepare(write(tmp_path / "logs", [record(tasks[0])]), config, path)
-    config_file.write_text(CONFIG.replace("middle", "medium"))
-    with pytest.raises(UserError, match=r"made for workers\.pool"):
-        load_training_data(path, load_config(config_file))
-    path.write_text(json.dumps([{"instruction": "other"}]))
-    with pytest.raises(UserError, match="belongs to another training file"):
-        load_training_data(path, config)
-    meta_path(path).unlink()
-    path.write_text("{}")
-    with pytest.raises(UserError, match="is a JSON list"):
-        load_training_data(path, config)
+    estimate = of_state(read_state(estimate_path(tmp_path / "data.json")), "data.json")
+    assert dict(zip(estimate.workers, estimate.asked.sum(0) > 0, strict=True)) == {
+        "cheap": True,
+        "middle": False,
+        "strong": False,
+    }
 
 
 def test_a_mixture_teaches_more_wordings_and_keeps_what_is_for_tests_out(
@@ -396,10 +297,3 @@ def test_a_mixture_teaches_more_wordings_and_keeps_what_is_for_tests_out(
     assert {example.split for example in beside} == {"train", "validation"}
     assert not {example.task_id.split("/")[0] for example in beside} & set(STYLES["test"])
     assert not any(subtask.worker for example in beside for subtask in example.workflow.subtasks)
-
-
-def test_a_mixture_that_is_not_there_is_said_before_anything_is_read(config_file: Path, tmp_path: Path) -> None:
-    """What is mispelt was said to be a missing file, after all logs had been read."""
-    config = load_config(config_file, ["training.phase1_supervised.mixture=[instuctions]"])
-    with pytest.raises(UserError, match=r"^training\.phase1_supervised\.mixture: 'instuctions' .*mean 'instructions'"):
-        prepare(tmp_path / "absent", config, tmp_path / "data.json")

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import sys
 from collections import Counter
 
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner
 
 from orchestai.cli import app
 from orchestai.config import Config, TasksConfig
 from orchestai.data.prepare_plans import prepare_plans
 from orchestai.data.readers import READERS, find_reader
-from orchestai.data.readers.plan import SourcePlan, SourceStep, UnusablePlanError
-from orchestai.data.readers.tools import tool_lines
+from orchestai.data.readers.plan import SourcePlan, UnusablePlanError
 from orchestai.data.training_file import load_training_data
-from orchestai.errors import UserError
 from orchestai.tasks.splits import part_of
 from support.repository import REPOSITORY
 from support.training.plan_files import only, write
@@ -57,84 +53,6 @@ def test_worfbench(tmp_path):
     assert (plan.id, plan.source, plan.licence, plan.task) == ("wikihow_7", "wikihow", "MIT", "How to Make Tea")
     assert [(s.id, s.words) for s in plan.steps] == [("1", "Boil water."), ("2", "Take a cup."), ("3", "Take a cup.")]
     assert plan.edges == {("1", "3"), ("2", "3")}
-
-
-def with_list(listed: str, id_: str = "x") -> dict:
-    system, _, answer = WORFBENCH["conversations"]
-    user = {"role": "user", "content": f"Task: How to Make Tea\n{listed}"}
-    return {**WORFBENCH, "id": id_, "conversations": [system, user, answer]}
-
-
-@pytest.mark.parametrize(
-    ("listed", "lines"),
-    [
-        ("The action list you can take: 1. go to {place}\n2. take {thing}", ["1. go to {place}", "2. take {thing}"]),
-        (
-            "api_list:[{'name': 'boil', 'description': 'Boils.', 'parameters': {'type': 'object', 'properties': "
-            "{'litres': {'type': 'integer', 'description': 'How much.'}}}}]",
-            ["boil(litres): Boils."],
-        ),
-        (
-            "The tool list you can select from: [{'api_name': 'boil', 'api_description': 'Boils.', "
-            "'parameters': {'litres': {'type': 'int'}, 'pot': {'type': 'str'}}}]",
-            ["boil(litres, pot): Boils."],
-        ),
-        ("The api list you can use: {'boil(litres)': 'Boils.'}", ["boil(litres): Boils."]),
-        (
-            "The database tables and corresponding fields you can operate are: {'pots': ['id', 'litres']}",
-            ["pots: id, litres"],
-        ),
-    ],
-)
-def test_worfbench_lists_tools_a_line_each(tmp_path, listed, lines):
-    """In all five notations of the benchmark; beside the task, which stays what a task is told apart by."""
-    write(tmp_path / "tea.json", [with_list(listed)])
-    plan = only("worfbench-tools", tmp_path)
-    assert plan.tools == ("Tools:", *lines)
-    assert plan.task == only("worfbench", tmp_path).task == "How to Make Tea"
-    free, given = plan.example(given=False), plan.example(given=True)
-    assert free.instruction == "\n".join(["How to Make Tea", "Tools:", *lines])
-    assert given.instruction.startswith(free.instruction + "\nStep 1. Boil water.")
-    assert [given.instruction[a:b] for a, b in given.spans] == [s.instruction for s in given.workflow.subtasks]
-
-
-@pytest.mark.parametrize(
-    ("listed", "lines"),
-    [
-        ("[{'name': 'a\\nb', 'description': 'c\\nd'}]", ["a b(): c d"]),
-        ("{'pots': ['id\\n', 'litres']}", ["pots: id , litres"]),
-        ("{'pour', 'boil'}", ["boil", "pour"]),
-        ("{['boil']: 'Boils.'}", ["{['boil']: 'Boils.'}"]),
-    ],
-)
-def test_a_tool_takes_one_line_however_odd_the_list(listed, lines):
-    assert tool_lines(listed) == tuple(lines)
-
-
-def test_worfbenchs_list_of_actions_does_not_tell_the_steps_of_the_plan(tmp_path):
-    """The published list has the plan's steps without a line break at their ends, and some of them twice."""
-    listed = ["Pour.\n", "Take a cup.", "Boil water.\n", "Boil water.", "Add milk.\n"]
-    write(tmp_path / "tea.json", [with_list(f"The action list you can take: {listed}")])
-    assert only("worfbench-tools", tmp_path).tools[1:] == ("Add milk.", "Boil water.", "Pour.", "Take a cup.")
-
-
-def test_a_task_with_and_without_tools_is_one_task(tmp_path):
-    """Else the plan of a task for tests would be learned from its other form."""
-    write(tmp_path / "tea.json", [with_list("The action list you can take: ['Boil water.']")])
-    for name, fold in (("worfbench", 0), ("worfbench-tools", 1)):
-        config = CONFIG.model_copy(update={"tasks": TasksConfig(test_fraction=0.5, test_fold=fold)})
-        prepare_plans(READERS[name], [tmp_path], config, tmp_path / f"{name}.out", given=fold == 0)
-    with pytest.raises(UserError, match="'How to Make Tea' is a task for tests and one to learn from"):
-        both = [tmp_path / "worfbench.out", tmp_path / "worfbench-tools.out"]
-        prepare_plans(READERS["orchestai"], both, CONFIG, tmp_path / "joined.json", given=True)
-
-
-def test_steps_with_the_same_words_stay_two_steps(tmp_path):
-    write(tmp_path / "wikihow.json.gz", [WORFBENCH])
-    example = only("worfbench", tmp_path).example(given=True)
-    assert [subtask.id for subtask in example.workflow.subtasks] == ["1", "2", "3"]
-    assert example.workflow.dependencies() == [[], [], [0, 1]]
-    assert len(set(example.spans)) == 3
 
 
 def test_asynchow_has_durations_and_does_not_say_the_order(tmp_path):
@@ -195,20 +113,6 @@ def test_own_plans_and_prepared_examples(tmp_path):
     assert load_training_data(tmp_path / "a.json", CONFIG) == load_training_data(tmp_path / "b.json", CONFIG)
 
 
-@pytest.mark.parametrize(
-    ("steps", "edges", "reason"),
-    [
-        ("", "", "no steps"),
-        ("aa", "", "same id"),
-        ("ab", "ax", "does not exist"),
-        ("ab", "ab ba", "cycle"),
-    ],
-)
-def test_what_is_no_plan_says_why(steps, edges, reason):
-    with pytest.raises(UnusablePlanError, match=reason):
-        SourcePlan("1", "s", "", "t", tuple(SourceStep(s, "x") for s in steps), frozenset(map(tuple, edges.split())))
-
-
 def test_a_task_is_on_one_side_whatever_its_source_and_spelling():
     tasks = [f"How to do thing {i}" for i in range(2000)]
     settings = TasksConfig(test_fraction=0.2, val_fraction=0.1)
@@ -239,20 +143,6 @@ def test_the_command_writes_examples_and_counts_what_it_left_out(tmp_path):
     assert (example["suite"], example["licence"], example["given"]) == ("wikihow", "MIT", True)
     dropped = json.loads(output.with_suffix(".meta.json").read_text())["dropped"]
     assert dropped == {"the same plan for the same task": 1, "no list of nodes before the edges": 1}
-
-
-def test_a_reader_of_ones_own(tmp_path, monkeypatch):
-    (tmp_path / "my_reader.py").write_text(
-        "from orchestai.data.readers.plan import SourcePlan, SourceStep\n"
-        "def read(path):\n"
-        "    yield SourcePlan('1', 'mine', 'CC0', 'task', (SourceStep('a', 'words'),), frozenset())\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    [plan] = find_reader("my_reader:read")(tmp_path)
-    assert plan.source == "mine"
-    for name in ("nobody", "no_such_module:read", "my_reader:write"):
-        with pytest.raises(UserError, match="--from"):
-            find_reader(name)
 
 
 @pytest.mark.parametrize(
@@ -292,37 +182,6 @@ def test_a_broken_record_is_counted_and_the_others_are_kept(tmp_path, name):
     assert "another shape" in str(reason)
 
 
-@pytest.mark.parametrize("word", ["Make", "water.\\n2", "action.'"])
-def test_half_a_character_spoils_its_own_record_alone(tmp_path, word):
-    """JSON may say `\\ud83d`, in a task, a step or a tool; no file, hash or tokenizer takes it."""
-    whole = json.dumps(with_list("The action list you can take: ['An action.']"))
-    broken = json.loads(whole.replace(word, "\\ud83d" + word))
-    write(tmp_path / "wikihow.json", [broken, WORFBENCH])
-    report = prepare_plans(READERS["worfbench-tools"], [tmp_path], CONFIG, tmp_path / "a.out", given=True)
-    assert report.dropped == {"half a character (a lone surrogate)": 1}
-
-
-@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
-def test_a_duration_is_a_time(seconds):
-    with pytest.raises(UnusablePlanError, match="duration"):
-        SourcePlan("1", "s", "", "t", (SourceStep("a", "x", seconds),), frozenset())
-
-
-def test_a_folder_of_training_files_is_joined_without_what_lies_beside_them(tmp_path):
-    write(tmp_path / "own.json.gz", BROKEN["orchestai"][:1])
-    prepare_plans(READERS["orchestai"], [tmp_path], CONFIG, tmp_path / "a.json", given=True)
-    assert (tmp_path / "a.meta.json").exists()
-    assert len(list(READERS["orchestai"](tmp_path))) == 2
-
-
-def test_a_torn_archive_is_said_in_one_line(tmp_path):
-    torn = bytearray(gzip.compress(json.dumps([WORFBENCH] * 50).encode()))
-    torn[30:40] = b"\xff" * 10
-    (tmp_path / "wikihow.json.gz").write_bytes(torn)
-    with pytest.raises(UserError, match="cannot be read"):
-        list(READERS["worfbench"](tmp_path))
-
-
 def test_the_reader_in_the_documentation_lies_in_the_working_directory(tmp_path, monkeypatch):
     documented = (REPOSITORY / "docs" / "plans.md").read_text()
     (tmp_path / "documented.py").write_text(documented.split("```python\n")[1].split("```")[0])
@@ -335,41 +194,3 @@ def test_the_reader_in_the_documentation_lies_in_the_working_directory(tmp_path,
     assert [step.seconds for step in plan.steps] == [180, None]
     assert plan.edges == {("a", "b")}
     assert [type(reason) for reason in reasons] == [UnusablePlanError] * 2
-
-
-def test_a_reader_that_gives_no_plans_is_told_so(tmp_path):
-    with pytest.raises(UserError, match="gave a dict"):
-        prepare_plans(lambda path: [{}], [tmp_path], CONFIG, tmp_path / "a.json", given=True)
-
-
-@pytest.mark.parametrize("given", [True, False])
-def test_files_of_different_folds_are_not_joined(tmp_path, given):
-    write(tmp_path / "async_benchmark.jsonl", [{**ASYNCHOW, "titles": f"Thing {i}"} for i in range(20)])
-    write(tmp_path / "para_benchmark.jsonl", [{**ASYNCHOW, "titles": f"Thing {i}"} for i in range(20)])
-    files = []
-    for fold, part in enumerate(("async", "para")):
-        settings = Config(workers={"pool": POOL}, tasks={"test_fold": fold})
-        files.append(tmp_path / f"{part}.json")
-        source = tmp_path / f"{part}_benchmark.jsonl"
-        prepare_plans(READERS["asynchow"], [source], settings, files[-1], given=given or part == "async")
-    with pytest.raises(UserError, match=r"'Thing \d+' is a task for tests and one to learn from"):
-        prepare_plans(READERS["orchestai"], files, CONFIG, tmp_path / "all.json", given=True)
-
-
-def test_examples_that_do_not_name_their_task_are_told_apart_by_what_stands_before_the_steps(tmp_path):
-    """Files that were prepared before the task was kept apart, and such as are written by hand."""
-    plan = SourcePlan("1", "s", "MIT", "Make tea", (SourceStep("1", "Boil water"),), frozenset())
-    named = plan.example(given=True)
-    unnamed = named.model_copy(update={"task": ""})
-    assert unnamed.asked == named.asked == "Make tea"
-    assert unnamed.model_copy(update={"given": False}).asked == named.instruction
-    report = prepare_plans(lambda path: [unnamed, named], [tmp_path], CONFIG, tmp_path / "a.json", given=True)
-    assert report.dropped == {"the same plan for the same task": 1}
-    tested = named.model_copy(update={"split": "test", "licence": "CC0"})
-    with pytest.raises(UserError, match="'Make tea' is a task for tests and one to learn from"):
-        prepare_plans(lambda path: [unnamed, tested], [tmp_path], CONFIG, tmp_path / "a.json", given=True)
-
-
-def test_the_commands_help_names_all_readers():
-    [option] = [option for option in get_command(app).commands["prepare-plans"].params if "--from" in option.opts]
-    assert all(f" {name}," in option.help for name in READERS)

@@ -8,9 +8,8 @@ import numpy as np
 import torch
 
 from orchestai.config import Config
-from orchestai.data.fit_estimate import fit_estimate
-from orchestai.data.step_attempts import step_attempts
-from orchestai.estimate.step_attempts import WHOLE, StepAttempts
+from orchestai.data.step_attempts import fit_estimate, step_attempts
+from orchestai.estimate.attempts import WHOLE, StepAttempts
 from orchestai.execution.record import ExecutionRecord, PlanOutputs, RunOutputs, SubtaskRecord
 from orchestai.execution.result import Attempt
 from orchestai.planner.checkpoint import estimate_state_of, save_planner
@@ -77,14 +76,6 @@ def test_counts_say_who_was_asked_who_passed_and_who_was_probably_right():
     asked, means = attempts.spent()
     assert means[:, attempts.texts.index("sort"), 0].tolist() == [0.5, 2.0, 7.0]
     assert asked.sum() == len(attempts.row)
-
-
-def test_an_answer_beside_a_step_that_nobody_did_is_not_blamed():
-    failed = record(step(1, "sort", ("words", True)), step(2, "count", ("slow", False)), success=False)
-    attempts = step_attempts([*log(), *[failed] * 50], CARDS)
-    tried, won = columns(attempts, "sort")
-    assert (tried[0], tried[3]) == (74, 24)
-    assert won[3] / tried[3] > 0.9
 
 
 def test_a_whole_task_is_a_type_of_its_own_and_what_cannot_be_used_is_left_out():

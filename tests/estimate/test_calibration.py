@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orchestai.estimate.calibration import Calibration, expected_calibration_error, logit, reliability, sigmoid
+from orchestai.estimate.calibration import Calibration, expected_calibration_error, reliability, sigmoid
 
 
 def test_the_error_is_the_distance_between_probability_and_score_over_bins_of_equal_numbers():
@@ -25,11 +25,3 @@ def test_probabilities_that_are_too_sure_are_drawn_together():
     assert calibration.slope == pytest.approx(1 / 3, abs=0.05)
     assert expected_calibration_error(calibration.apply(too_sure), score) < 0.03
     assert expected_calibration_error(too_sure, score) > 0.1
-
-
-def test_without_outcomes_nothing_is_corrected():
-    assert Calibration.of(np.array([0.3]), np.array([np.nan])) == Calibration(0.0, 1.0)
-
-
-def test_log_odds_and_probabilities_are_inverse():
-    np.testing.assert_allclose(sigmoid(logit(np.array([0.01, 0.5, 0.8]))), [0.01, 0.5, 0.8])

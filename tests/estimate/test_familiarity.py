@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from orchestai.estimate.familiarity import Familiarity
+from orchestai.planner.outlook import Familiarity
 
 RNG = np.random.default_rng(0)
 

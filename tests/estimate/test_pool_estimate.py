@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orchestai.errors import UserError
-from orchestai.estimate.attempts import Queries
+from orchestai.estimate.attempts import StepAttempts
 from orchestai.estimate.calibration import expected_calibration_error
 from orchestai.estimate.pool_estimate import PoolEstimate, fit_pool_estimate
-from orchestai.estimate.step_attempts import StepAttempts
-from orchestai.estimate.trait_spread import POINTS
-from orchestai.planner.stored_estimate import of_state, read_state, to_state, write_estimate
+from orchestai.planner.stored_estimate import of_state, read_state, write_estimate
 
 SUBTASKS, EXECUTIONS = 60, 600
 WORKERS = ("cheap", "dear", "broken")
@@ -79,14 +76,6 @@ def test_what_was_logged_of_a_subtask_is_known(estimate):
     np.testing.assert_allclose(spending[tried], np.broadcast_to(USD, spending.shape)[tried], rtol=0.05)
 
 
-def test_new_subtasks_are_told_by_their_words(estimate):
-    words = np.random.default_rng(5).normal(size=(200, 8))
-    words /= np.linalg.norm(words, axis=1, keepdims=True)
-    new = Queries(tuple(f"new {i}" for i in range(200)), ("kind",) * 200, words)
-    cheap = np.array([step.passes[0] @ step.belief for step in estimate.steps(new)])
-    assert cheap[words[:, 0] > 0.3].mean() > cheap[words[:, 0] < -0.3].mean() + 0.1
-
-
 def test_probabilities_of_plans_come_true_for_executions_that_were_not_learned_from(estimate):
     other = logged(EXECUTIONS, 2)
     steps = estimate.steps(estimate.known)
@@ -106,33 +95,3 @@ def test_an_estimate_is_the_same_after_it_was_stored(estimate, tmp_path):
     assert (again.before, again.workers) == (estimate.before, estimate.workers)
     write_estimate(path, None)
     assert read_state(path) is None
-
-
-def test_a_state_from_before_a_part_was_added_is_read_and_one_that_lacks_another_is_refused(estimate):
-    state = to_state(estimate)
-    del state["kinds"]
-    assert of_state(state, "here").kinds == ()
-    del state["kernel"]
-    with pytest.raises(UserError, match="here: its estimate of the workers is damaged"):
-        of_state(state, "here")
-
-
-def test_in_a_state_of_the_first_format_traits_are_normal(estimate):
-    state = to_state(estimate) | {"format": "orchestai.worker_estimate/1"}
-    del state["success"]["model"]["spread"]
-    old = of_state(state, "here")
-    queries = old.known
-    belief = old.success.belief(queries)
-    assert belief.shape == (len(queries), len(POINTS))
-    moved = old.success.traits.features(queries) @ old.success.model.directions
-    np.testing.assert_allclose(belief @ POINTS, moved, atol=0.05)
-    assert [step.passes.shape for step in old.steps(queries)] == [step.passes.shape for step in estimate.steps(queries)]
-
-
-def test_a_state_of_another_version_is_refused_in_words(estimate):
-    with pytest.raises(UserError, match=r"here: its estimate of the workers is of format 'older'"):
-        of_state({**to_state(estimate), "format": "older"}, "here")
-
-
-def test_too_few_executions_teach_nothing():
-    assert fit_pool_estimate(logged(10, 1), EMBEDDINGS) is None

@@ -26,8 +26,3 @@ def test_a_worker_that_was_never_measured_costs_what_its_card_says_and_as_types_
     expected = SpendingEstimate.fit(QUERIES, spent, np.array([np.nan, 20.0])).expected(QUERIES)
     assert expected[0::2, 1].mean() == pytest.approx(10, rel=0.05)
     assert expected[1::2, 1].mean() == pytest.approx(30, rel=0.05)
-
-
-def test_what_nobody_measured_is_not_known():
-    expected = SpendingEstimate.fit(QUERIES, np.full((200, 2), np.nan), NOTHING).expected(QUERIES)
-    assert np.isnan(expected).all()

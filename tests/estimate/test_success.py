@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orchestai.estimate.attempts import Attempts, Queries, described_cards, price_cards
+from orchestai.estimate.attempts import Attempts, Queries, described_cards
 from orchestai.estimate.calibration import Calibration, sigmoid
 from orchestai.estimate.success import SuccessEstimate, fit_success, group_folds, learn
 
@@ -64,11 +64,6 @@ def test_workers_who_fail_on_opposite_queries_are_expected_to_succeed_as_often_a
     assert failed[2] > 0.75
 
 
-def test_expectations_do_not_depend_on_which_queries_are_asked_together(told):
-    queries = attempts(told=0.9).queries
-    np.testing.assert_allclose(told.success(queries)[7:8], told.success(queries.take(np.array([7]))))
-
-
 def test_a_worker_without_attempts_is_expected_to_do_as_others_do_and_a_few_attempts_move_it():
     every = attempts(told=0.5)
     unknown = every.score.copy()
@@ -86,25 +81,11 @@ def test_a_worker_without_attempts_is_expected_to_do_as_others_do_and_a_few_atte
     assert nothing < expected(unknown) <= every.score[:, 3].mean() + 0.1
 
 
-def test_a_type_that_is_not_known_is_answered_by_what_is_known_of_the_workers():
-    every = attempts(told=0.5)
-    typed = Queries(every.queries.texts, ("x", "y") * (QUERIES // 2), every.queries.embeddings)
-    estimate = learn(Attempts(typed, every.score, every.cards, every.groups), (0.0, 0.0), Calibration())
-    new = Queries(("another",), ("z",), np.zeros((1, 6)))
-    assert (np.diff(estimate.success(new)[0]) > 0).all()
-
-
 def test_groups_are_held_out_together():
     groups = np.repeat(np.arange(20), 3)
     folds = group_folds(groups, seed=1).reshape(20, 3)
     assert (folds == folds[:, :1]).all()
     assert set(folds[:, 0]) == set(range(5))
-
-
-def test_cards_say_nothing_where_prices_are_not_known():
-    np.testing.assert_array_equal(price_cards(np.array([1.0, np.nan])), [[0], [0]])
-    cards = price_cards(np.array([0.1, 1.0, 10.0, np.nan]))[:, 0]
-    np.testing.assert_allclose(cards, [-np.sqrt(1.5), 0, np.sqrt(1.5), 0], atol=1e-12)
 
 
 def test_a_new_worker_is_expected_to_do_as_those_with_a_similar_card_in_words():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from orchestai.estimate.trait_spread import NORMAL, POINTS, moments, normalized, relearned
+from orchestai.estimate.item_response import NORMAL, POINTS, moments, normalized, relearned
 
 TYPES = np.repeat([0, 1], [300, 100])
 START = np.repeat(NORMAL, 3, axis=0)

@@ -13,16 +13,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from orchestai.cli import app
-from orchestai.config import Config, TasksConfig, load_config
+from orchestai.config import Config, load_config
 from orchestai.errors import UserError
-from orchestai.evaluation.held_out import held_out_tasks
 from orchestai.execution.log import read_log
 from orchestai.planner.checkpoint import read_checkpoint, seen_by
 from orchestai.storage.digests import save_torch
-from orchestai.tasks.seen_tasks import NOTHING_SEEN, SEEN, SeenTasks
-from orchestai.tasks.splits import PARTS, TaskSplits, open_splits, task_hash
-from orchestai.tasks.suite import Suite
-from orchestai.tasks.task import Task
+from orchestai.tasks.splits import PARTS, SEEN, open_splits, task_hash
 from orchestai.training.rl.setup import train
 
 needs_encoder = pytest.mark.skipif(
@@ -135,19 +131,6 @@ def test_what_is_evaluated_on_was_in_no_stage(run: Path, config: Config) -> None
 
 
 @needs_encoder
-def test_the_figures_say_what_was_left_out(run: Path, config: Config) -> None:
-    splits = open_splits(config.tasks)
-    held_out = json.loads((run / "evaluation.json").read_text())["held_out"]
-    assert (held_out["of"], held_out["held_out"], held_out["learned_among_evaluated"]) == (50, len(splits.test), 0)
-    whole = {"learned": len(splits.train), "selected_on": len(splits.validation), "complete": True}
-    assert held_out["checkpoints"] == {"phase 1": whole, "phase 2": whole}
-    text = " ".join((run / "evaluation.txt").read_text().split())
-    assert (
-        f"{len(splits.test)} of 50 tasks are held out; left out {50 - len(splits.test)}: phase 1 learned from" in text
-    )
-
-
-@needs_encoder
 def test_phase_2_keeps_what_phase_1_learned_and_a_checkpoint_that_does_not_say_is_marked(
     run: Path, config: Config, tmp_path: Path
 ) -> None:
@@ -181,37 +164,3 @@ def test_learned_tasks_are_evaluated_on_only_when_asked_for_and_then_counted(
     assert "4 of these 4 tasks are not held out" in ran(*command, "tasks.include_learned=true", "tasks.limit=4")
     held_out = json.loads((tmp_path / "evaluation.json").read_text())["held_out"]
     assert held_out["learned_among_evaluated"] == 4
-
-
-@needs_encoder
-def test_samples_of_learned_tasks_are_not_scored_for_the_checkpoint_that_wrote_them(
-    run: Path, config: Config, tmp_path: Path
-) -> None:
-    splits = open_splits(config.tasks)
-    samples = tmp_path / "samples.jsonl"
-    rows = [{"task_id": f"own/{i}", "solution": f"def task_func(x):\n    return x + {i}\n"} for i in range(40)]
-    samples.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    figures = tmp_path / "figures.json"
-    said = ran("score", str(samples), "--json", str(figures), "--checkpoint", "checkpoints/phase2_best.pth")
-    assert f"{len(splits.test)} of 50 tasks are held out" in said
-    tested = {task.task_id for task in splits.test if task.task_id.startswith("own")}
-    judged = [json.loads(line) for line in (tmp_path / "samples_results.jsonl").read_text().splitlines()]
-    assert {row["task_id"] for row in judged} == tested
-    assert json.loads(figures.read_text())["held_out"]["of"] == 50
-
-
-def test_a_suite_that_nothing_was_learned_of_is_evaluated_whole() -> None:
-    """As published figures are; and once something was learned of it, on the test part alone, whatever else was not."""
-    tasks = [Task(task_id=str(i), suite="s", instruct_prompt=f"Add {i} to x.") for i in range(60)]
-    splits = TaskSplits(Suite("s", {"test": lambda: tasks}), TasksConfig())
-    assert len(held_out_tasks(splits, {"base": NOTHING_SEEN}).kept) == 60
-    assert not held_out_tasks(splits, {"base": NOTHING_SEEN}).remarks()
-    one = SeenTasks.of([splits.train[0].instruction])
-    found = held_out_tasks(splits, {"base": NOTHING_SEEN, "trained": one})
-    assert found.kept == splits.test
-    assert found.remarks() == [
-        f"s: {len(splits.test)} of 60 tasks are held out; left out {60 - len(splits.test)}: "
-        "trained learned from 1 and was selected on 0"
-    ]
-    foreign = SeenTasks.of([splits.test[0].instruction])
-    assert found.kept[1:] == held_out_tasks(splits, {"trained": one, "other": foreign}).kept

@@ -38,29 +38,6 @@ def test_a_task_has_its_steps_edges_and_arguments(tmp_path: Path) -> None:
     assert one.arguments == (("names",), (0,))
 
 
-@pytest.mark.parametrize(
-    ("record", "said"),
-    [
-        ({"a": 1}, r"line 2 .*'steps'"),
-        ([1], "line 2 .*TypeError"),
-        (RECORD | {"edges": [["1", "9"]]}, "line 2 .*'9'"),
-        (RECORD | {"canonical_solution": "def f(:"}, "line 2 .*SyntaxError"),
-        (RECORD | {"canonical_solution": ""}, "line 2 .*StopIteration"),
-    ],
-)
-def test_what_is_no_task_is_named_by_its_line(record: Any, said: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=said):
-        read_tasks(file_of(tmp_path, record))
-
-
-def test_a_file_without_tasks_gives_no_figures(tmp_path: Path) -> None:
-    """They were nan."""
-    with pytest.raises(UserError, match="no tasks"):
-        read_tasks(file_of(tmp_path))
-    with pytest.raises(UserError, match="cannot be read"):
-        read_tasks(tmp_path / "absent.jsonl")
-
-
 def measured(*right: float, longer: int = 2) -> Measured:
     scores = {"natural": {"steps_right": [*right]}, "longer": {"exact": [1.0] * longer}}
     return Measured(scores, {"natural": [Judged(0.5, one, 1 / len(right)) for one in right]})
@@ -80,14 +57,3 @@ def test_checkpoints_that_are_measured_one_at_a_time_give_the_figures_of_all(tmp
         read_measured([earlier], "x", 3)
     with pytest.raises(UserError, match="another --longer"):
         summary([measured(1, 0), measured(1, 0, longer=4)])
-
-
-def test_the_errors_of_confidence_count_both_halves_alike_or_each_plan_once() -> None:
-    """One wrong natural plan that was thought right beside nine of the suite that are: bins of two plans each."""
-    suite = [Judged(0.9, 1.0, 1 / 9)] * 9
-    natural = [Judged(0.9, 0.0, 1.0)]
-    figures = summary([Measured({"natural": {"steps_right": [0.0]}}, {"natural": natural, "suite": suite})])
-    confidence = figures["confidence"]
-    assert confidence["natural_calibration_error"] == pytest.approx(0.9)
-    assert confidence["suite_calibration_error"] == pytest.approx(0.1)
-    assert confidence["each_plan_once_calibration_error"] == pytest.approx(0.1 * 0.8 + 0.2 * abs(0.9 - 0.5))

@@ -9,15 +9,11 @@ import random
 import networkx as nx
 import numpy as np
 import pytest
-from rich.console import Console
 
 from orchestai.data.readers.plan import SourcePlan, SourceStep
-from orchestai.evaluation.plans.evaluate import evaluate_plans
-from orchestai.evaluation.plans.metrics import METRICS, score_plan
+from orchestai.evaluation.plans.evaluate import METRICS, evaluate_plans, score_plan
 from orchestai.planner import plan_metrics
 from orchestai.planner.base import Plan
-from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
-from orchestai.planner.slots.encoders.sentences import sentence_embedder
 from orchestai.workflow import Subtask, Workflow
 
 
@@ -186,74 +182,3 @@ def test_differences_are_paired_by_plan_and_come_from_the_scores_of_each():
             scores = [one["scores"][row]["edge_f1"] for one in per_plan if one["source"] == source]
             assert cells[source]["edge_f1"]["mean"] == pytest.approx(np.mean(scores))
     assert per_plan[0]["scores"]["planner"]["critical_path_error"] == 0
-
-
-def test_a_pair_counts_only_where_both_scores_exist():
-    """A plan without durations has no error of its critical path, for the planner and for a floor alike."""
-    timed, untimed = (plan("a b", "ab", task=f"{t}", seconds=t).example(given=True) for t in (60.0, None))
-    found = evaluate_plans(Given(), [timed, untimed], letters)
-    assert found.differences()["no_edges"]["s"]["critical_path_error"] == {
-        "mean": -0.5,
-        "low": -0.5,
-        "high": -0.5,
-        "n": 1,
-    }
-    assert [row["scores"]["planner"]["critical_path_error"] for row in found.per_plan()] == [0, None]
-
-
-def test_without_a_planner_there_are_no_differences():
-    found = evaluate_plans(None, [plan("a b", "ab").example(given=True)], letters)
-    assert found.differences() == {}
-
-
-def test_plans_come_back_in_the_order_of_the_examples_though_they_are_made_by_length():
-    examples = [
-        plan("a b c", edges, task="x" * size).example(given=True)
-        for size, edges in ((900, "ab bc"), (10, ""), (300, "ab bc"))
-    ]
-    scores = evaluate_plans(Given(), examples, letters).scores["planner"]
-    assert [score.exact_graph for score in scores] == [1, 0, 1]
-
-
-def test_progress_counts_every_plan_where_somebody_watches():
-    console = Console(width=100, force_terminal=True, color_system=None)
-    examples = [plan("a b c", "ab ac", task=name).example(given=True) for name in "xyz"]
-    with console.capture() as captured:
-        evaluate_plans(Given(), examples, letters, learned=examples, console=console)
-    assert "3/3 nearest graph" in " ".join(captured.get().split())
-
-
-def test_the_nearest_graph_comes_from_what_was_learned_from_alone():
-    learned = plan("x y", "xy", task="a task").example(given=True)
-    other = plan("x y", "", task="z task").example(given=True)
-    asked = plan("p q", "pq", task="another").example(given=True).model_copy(update={"split": "test"})
-    found = evaluate_plans(None, [asked], letters, learned=[learned, other])
-    assert set(found.scores) == {"listed_chain", "all_pairs", "no_edges", "nearest_graph"}
-    assert [score.exact_graph for score in found.scores["nearest_graph"]] == [1.0]
-
-
-def test_the_time_of_a_plan_that_lists_the_given_steps_in_another_order_is_known():
-    reference = SourcePlan(
-        "1", "s", "MIT", "do it", (SourceStep("a", "a", 100.0), SourceStep("b", "b", 10.0)), frozenset({("b", "a")})
-    )
-    example = reference.example(given=True)
-    assert score_plan(planned("b a", "ba"), example, letters).critical_path_error == 0
-    assert score_plan(planned("b a", ""), example, letters).critical_path_error == pytest.approx(10 / 110)
-    assert math.isnan(score_plan(planned("b", ""), example, letters).critical_path_error)
-
-
-def test_a_step_that_says_nothing_or_too_much_is_like_no_other():
-    embed = sentence_embedder(open_encoder(MINILM, 512))
-    example = plan("apple", "").example(given=False)
-    for words in ("", "apple " * 600):
-        assert score_plan(Workflow([Subtask(id="1", instruction=words)]), example, embed).node_f1 == 0
-    assert score_plan(planned("apple", ""), example, embed).node_f1 == 1
-
-
-def test_the_table_shows_whole_figures_on_a_narrow_terminal():
-    examples = [plan("a b c", "ab ac", source="asynchow_para_stated").example(given=True)]
-    console = Console(width=80)
-    with console.capture() as captured:
-        console.print(evaluate_plans(Given(), examples, letters).table())
-    [row, *_] = [line for line in captured.get().splitlines() if line.strip().startswith("planner")]
-    assert row.split()[1:4] == ["1.000", "1.000", ".500"]

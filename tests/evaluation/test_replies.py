@@ -7,12 +7,11 @@ import pytest
 
 from orchestai.data.tables.outcome_table import TableOutcome, table_of
 from orchestai.errors import UserError
-from orchestai.evaluation.tables.replies.cascades import chain_outcomes, chains
-from orchestai.evaluation.tables.replies.program_replies import ProgramReplies, matching_tasks, run_replies
-from orchestai.evaluation.tables.replies.replies_evaluation import evaluate_replies
+from orchestai.evaluation.tables.program_replies import ProgramReplies, matching_tasks, run_replies
+from orchestai.evaluation.tables.replies_evaluation import chain_outcomes, evaluate_replies
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
-from orchestai.workers.prompting.reply_program import reply_program
+from orchestai.workers.prompting.source import reply_program
 
 TESTS = """\
 import unittest
@@ -49,11 +48,6 @@ def double(source: str | None, argument: int = 4) -> int:
 )
 def test_the_function_of_a_reply_is_found_under_the_tests_name(reply):
     assert double(reply_program(reply, "double", 1)) == 8
-
-
-@pytest.mark.parametrize("reply", ["I cannot do that.", "```python\nx = 1\n```", ""])
-def test_a_reply_without_a_function_is_no_program(reply):
-    assert reply_program(reply, "double", 1) is None
 
 
 def task() -> Task:
@@ -96,14 +90,6 @@ def test_replies_are_run_against_all_tests_and_verdicts_are_kept(tmp_path):
     np.testing.assert_array_equal(again.table.score, found.table.score)
 
 
-def test_a_table_without_replies_or_tests_is_refused(tmp_path):
-    table = table_of("t", [TableOutcome("", "q", "w", 1.0)])
-    with pytest.raises(UserError, match="no replies"):
-        run_replies(table, {}, None, tmp_path)
-    with pytest.raises(UserError, match="none of its queries"):
-        run_replies(table_of("t", [TableOutcome("", "q", "w", 1.0, reply="r")]), {}, None, tmp_path)
-
-
 def replies(score, visible, cost) -> ProgramReplies:
     outcomes = [
         TableOutcome("", f"q{row}", f"w{column}", value, cost_usd=cost[column])
@@ -119,22 +105,6 @@ def test_a_chain_stops_at_the_first_reply_that_passes_the_visible_test():
     score, cost = chain_outcomes(own, (0, 1))
     assert score.tolist() == [1, 1, 0]
     assert cost.tolist() == [11, 1, 1]
-
-
-def test_a_chain_is_unknown_only_where_it_asks_for_what_is_missing():
-    own = replies([[1.0, None], [0.0, None]], [[1, np.nan], [0, np.nan]], [1.0, 10.0])
-    score, _ = chain_outcomes(own, (0, 1))
-    np.testing.assert_array_equal(score, [1, np.nan])
-
-
-def test_a_chain_is_unknown_where_an_unjudged_reply_decides_whether_it_goes_on():
-    own = replies([[None, 1.0]], [[np.nan, 1]], [1.0, 10.0])
-    score, cost = chain_outcomes(own, (0, 1))
-    assert np.isnan([*score, *cost]).all()
-
-
-def test_chains_are_all_orders_of_different_workers():
-    assert list(chains(3, 2)) == [(0,), (1,), (2,), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
 
 
 FEATURES = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)

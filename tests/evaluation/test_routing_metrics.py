@@ -56,19 +56,6 @@ def test_aiq_goes_on_level_behind_the_last_point_and_from_nobody_before_the_firs
     assert aiq(non_decreasing_hull(COST[1:2], QUALITY[1:2]), 1, 3) == pytest.approx(((0.35 + 0.7) / 2 + 0.7) / 2)
 
 
-def test_unknown_points_are_no_corners_and_equal_costs_leave_nothing_to_average():
-    cost, quality = np.array([np.nan, 2.0, 3.0]), np.array([0.4, np.nan, 0.8])
-    assert hull_corners(cost, quality).tolist() == [2]
-    assert curve_through(cost, quality)[0].tolist() == [0, 3]
-    assert hypervolume(cost, quality, 6) == pytest.approx(0.4)
-    assert np.isnan(aiq(curve_through(COST, QUALITY), 2, 2))
-
-
-def test_a_curve_goes_through_points_that_are_no_hull():
-    """Chosen elsewhere, a corner may lie below the line here: it counts as it is."""
-    assert aiq(curve_through(COST, np.array([0.4, 0.2, 0.8])), 1, 3) == pytest.approx((0.3 + 0.5) / 2)
-
-
 def test_hypervolume_counts_steps_not_coins():
     """From 1 to 2 the first point dominates .4, from 2 to 3 the second .7, from 3 to 4 the third .8."""
     assert hypervolume(COST, QUALITY, 4) == pytest.approx((0.4 + 0.7 + 0.8) / 4)
@@ -90,23 +77,3 @@ def test_apgr_of_a_three_point_curve():
     assert apgr(calls, score) == pytest.approx(1.25)
     assert cpt(calls, score, 0.5) == pytest.approx(0.125)
     assert cpt(calls, score, 1) == pytest.approx(0.25)
-
-
-def test_tossing_coins_recovers_half_the_gap():
-    calls, score = calls_curve(np.zeros(4), WEAK, STRONG)
-    assert calls.tolist() == [0, 1]
-    assert apgr(calls, score) == pytest.approx(0.5)
-    assert cpt(calls, score, 0.8) == pytest.approx(0.8)
-
-
-def test_a_weight_counts_as_repetition():
-    preference = np.array([2.0, 1.0, 1.0, 0.0])
-    often = calls_curve(preference, WEAK, STRONG, np.array([3.0, 0.0, 1.0, 1.0]))
-    rows = [0, 0, 0, 2, 3]
-    np.testing.assert_allclose(often, calls_curve(preference[rows], WEAK[rows], STRONG[rows]))
-
-
-def test_there_is_no_gap_to_recover_where_the_strong_model_is_not_better():
-    calls, score = calls_curve(np.arange(4.0), STRONG, WEAK)
-    assert np.isnan(apgr(calls, score))
-    assert np.isnan(cpt(calls, score, 0.5))

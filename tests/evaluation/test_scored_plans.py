@@ -12,11 +12,10 @@ from orchestai.cli import app
 from orchestai.config import Config
 from orchestai.data.readers.plan import SourcePlan, SourceStep
 from orchestai.data.training_file import TrainingExample, save_training_data
-from orchestai.errors import UserError
 from orchestai.evaluation.plans.scored_plans import NamedPlans, choose_plans
 from orchestai.planner.checkpoint import save_planner
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.tasks.seen_tasks import SeenTasks
+from orchestai.tasks.splits import SeenTasks
 from orchestai.workers.pool import worker_cards
 
 CONFIG = Config(
@@ -45,23 +44,11 @@ def scored(*args: object, **kwargs: object) -> tuple[str, str]:
 PLANS = named("plans.json", test="soup tea", train="pie jam", validation="rice")
 
 
-def test_without_anything_learned_the_file_s_own_parts_stand():
-    assert scored(PLANS, {}, None) == ("soup tea", "pie jam")
-    assert not choose_plans(PLANS, {}, None).remark
-
-
 @pytest.mark.parametrize("learned", ["pie", "rice", "tea"])
 def test_once_any_task_was_seen_the_test_part_alone_counts_less_what_was_seen(learned):
     kept = "soup" if learned == "tea" else "soup tea"
     assert scored(PLANS, {"p.pth": SeenTasks.of([learned])}, None) == (kept, "pie jam")
     assert scored(PLANS, {"p.pth": SeenTasks.of([], [learned])}, None) == (kept, "pie jam")
-
-
-def test_a_file_of_which_nothing_was_seen_is_scored_whole():
-    """Whatever parts `prepare-plans` made of it; what the planner did not learn is no training plan of its either."""
-    seen = {"p.pth": SeenTasks.of(["bread"])}
-    assert scored(PLANS, seen, None) == ("soup tea pie jam rice", "")
-    assert scored(PLANS, seen, named("learned.json", train="bread", test="cake")) == ("soup tea pie jam rice", "bread")
 
 
 def test_the_training_file_is_compared_by_words_in_either_form():
@@ -72,35 +59,6 @@ def test_the_training_file_is_compared_by_words_in_either_form():
     assert scored(PLANS, {}, training) == ("tea", "SOUP!")
     assert scored(PLANS, {"p.pth": SeenTasks.of(["bread"])}, training) == ("tea", "SOUP!")
     assert scored(PLANS, {}, training, include_learned=True) == ("soup tea", "SOUP!")
-
-
-def test_a_file_may_be_its_own_training_file():
-    assert scored(PLANS, {}, PLANS) == ("soup tea", "pie jam")
-
-
-def test_a_planner_of_unknown_past_is_not_taken_to_have_seen_nothing():
-    unknown = {"p.pth": SeenTasks(complete=False)}
-    assert scored(PLANS, unknown, None) == ("soup tea", "pie jam")
-    assert "p.pth" in choose_plans(PLANS, unknown, None).remark
-    assert scored(PLANS, unknown, named("learned.json", train="bread")) == ("soup tea pie jam rice", "bread")
-
-
-def test_there_is_one_remark_of_one_line_whatever_there_is_to_say():
-    unknown = {"p.pth": SeenTasks.of(["soup"]) | SeenTasks(complete=False)}
-    learned = named("learned.json", train="pie")
-    for plans in (PLANS, named("others.json", train="soup tea pie")):
-        for training in (None, learned):
-            names = {plans.name, "p.pth"} | ({learned.name} if training else set())
-            for include in (False, True):
-                remark = choose_plans(plans, unknown, training, include_learned=include).remark
-                assert "\n" not in remark
-                assert all(name in remark for name in names)
-                assert ("tasks.include_learned" in remark) == include
-
-
-def test_where_nothing_is_left_both_that_have_it_are_named():
-    with pytest.raises(UserError, match=r"plans\.json: none of 2 .* p\.pth and learned\.json"):
-        choose_plans(PLANS, {"p.pth": SeenTasks.of(["soup"])}, named("learned.json", train="tea"))
 
 
 def evaluated(*arguments: str) -> tuple[str, dict[str, object]]:
@@ -153,15 +111,3 @@ def test_plans_for_tasks_that_a_planner_has_learned_are_left_out(folder, learned
     if evaluated_ids:
         assert figures["held_out"]["evaluated"] == [plan["task_id"] for plan in figures["per_plan"]] == evaluated_ids
         assert set(figures["differences"]) == set(figures["rows"]) - {"planner"}
-
-
-def test_a_training_file_by_name_gives_the_nearest_graph_to_a_file_of_others(folder):
-    save_training_data("plans.json", [example("Brew tea", "test"), example("Bake bread", "test")], CONFIG)
-    save_training_data("learned.json", [example("brew tea."), example("Fry an egg", "test")], CONFIG)
-    said, figures = evaluated("--training-data", "learned.json")
-    assert "learned.json has 1 of the 2 tasks" in said
-    assert figures["held_out"]["evaluated"] == ["Bake bread"]
-    assert figures["rows"]["nearest_graph"]["s"]["exact_graph"]["mean"] == 1
-    assert figures["training_data"]["path"] == "learned.json"
-    assert figures["held_out"]["checkpoints"] == {}
-    assert figures["held_out"]["training_data"]["learned"] == 1

@@ -9,12 +9,10 @@ import pytest
 from orchestai.config import ExecutionConfig, WorkersConfig
 from orchestai.evaluation.systems.baselines import SELF_CONSISTENCY
 from orchestai.evaluation.systems.runner import Runner
-from orchestai.evaluation.systems.sample_k import sample_k
-from orchestai.evaluation.systems.self_consistency import SelfConsistency
-from orchestai.execution.judging import JudgingExecutor
+from orchestai.evaluation.systems.sample_k import SelfConsistency, sample_k
 from orchestai.execution.reward import AbsoluteReward
-from orchestai.planner.baselines.reference import WholePlanner
-from orchestai.rewards.voting import majority
+from orchestai.execution.running_workflow import JudgingExecutor
+from orchestai.planner.baselines import WholePlanner
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, WorkerError
@@ -46,20 +44,6 @@ def workers() -> WorkersConfig:
 def sandbox():
     with Sandbox(workers=1) as sandbox:
         yield sandbox
-
-
-@pytest.mark.parametrize(
-    ("task", "answers", "kept"),
-    [
-        (question("9"), ANSWERS, 1),
-        (question("yes", scorer=""), ["no", "Yes.", "<answer>yes</answer>, I think", "no idea"], 1),
-        (question("1/2", scorer="maths"), [r"\boxed{2}", r"so \boxed{\frac{1}{2}}", r"\boxed{ \frac{1}{2} }"], 1),
-        (question("9"), ["no", "idea"], 0),
-        (question("9"), ["8", "9"], 0),  # a tie goes to the first
-    ],
-)
-def test_answers_are_compared_as_their_scorer_compares_them(task, answers, kept):
-    assert majority(task, answers) == kept
 
 
 async def test_all_samples_are_paid_but_their_prompt_once_and_the_slowest_counts(sandbox):

@@ -12,25 +12,21 @@ import numpy as np
 import pytest
 
 from orchestai.config import Config, WorkersConfig
-from orchestai.data.fit_estimate import fit_estimate
+from orchestai.data.step_attempts import fit_estimate
 from orchestai.errors import FaultKind, InfrastructureError, UserError
-from orchestai.evaluation.systems.baselines import ORACLE, SAMPLE_K, STATIC_MIX, ReassignedPlanner
+from orchestai.evaluation.systems.baselines import ORACLE, SAMPLE_K, STATIC_MIX, ReassignedPlanner, trials
 from orchestai.evaluation.systems.evaluate import Logged, evaluate
-from orchestai.evaluation.systems.oracle import Hindsight
-from orchestai.evaluation.systems.results import SystemRow
-from orchestai.evaluation.systems.runner import Runner
-from orchestai.evaluation.systems.worker_accuracy import trials
-from orchestai.execution.judging import JudgingExecutor
+from orchestai.evaluation.systems.runner import Runner, SystemRow
 from orchestai.execution.log import ExecutionLog, read_log
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.reward import AbsoluteReward
+from orchestai.execution.running_workflow import JudgingExecutor
 from orchestai.outcome import Unscorable
 from orchestai.planner.base import Plan
-from orchestai.planner.baselines.assignment import FixedAssignment, RandomAssignment
-from orchestai.planner.baselines.reference import ReferencePlanner, WholePlanner
+from orchestai.planner.baselines import FixedAssignment, RandomAssignment, ReferencePlanner, WholePlanner
 from orchestai.planner.outlook import PoolOutlook
 from orchestai.sandbox import Sandbox
-from orchestai.tasks.composition.operations import BY_NAME
+from orchestai.tasks.composition.generate import BY_NAME
 from orchestai.tasks.suites import canonical_steps
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, Usage
@@ -307,42 +303,6 @@ async def test_what_planning_costs_is_part_of_a_rows_cost_and_reward(sandbox: Sa
     runner.refuse_if_broken()
     with pytest.raises(UserError, match="planner is down"):
         await runner.row("broke", Paying(planner, lost=("chain/3",), kind="payment"), lambda: None)
-
-
-async def test_a_dead_server_stops_the_evaluation(sandbox: Sandbox) -> None:
-    """An infrastructure failure is never a score, and nobody should read a table made of one."""
-    tasks = [chain(0)]
-    executor = JudgingExecutor(Scripted(tasks, broken=True), sandbox, CONFIG.execution)
-    with pytest.raises(UserError, match=r"are unscorable, more than tasks\.unscorable_limit.*server is down"):
-        await evaluate(
-            CONFIG,
-            {"phase1": ReferencePlanner(FixedAssignment(("weak",)))},
-            Runner(executor, tasks, REWARD),
-            REWARD,
-            Logged(no_embedding),
-        )
-
-
-async def test_hindsight_does_not_take_a_worker_that_is_down_for_one_that_is_wrong(sandbox: Sandbox) -> None:
-    """The oracle scored such tasks 0."""
-    tasks = [chain(i) for i in range(4)]
-    pool = Scripted(tasks)
-    answer = pool.answer
-
-    async def half_down(name: str, request: Request) -> Answer:
-        if name == "strong":
-            raise InfrastructureError("server", "strong is down")
-        return await answer(name, request)
-
-    pool.answer = half_down  # type: ignore[method-assign]
-    executor = JudgingExecutor(pool, sandbox, CONFIG.execution)
-    hindsight = Hindsight(executor, ["weak", "strong"], REWARD, 4)
-    plans = await hindsight.plans(tasks, lambda: None)
-    assert [(plan.workflow, plan.fault) for plan in plans] == [(None, Unscorable("server", "strong is down"))] * 4
-    row = await Runner(executor, tasks, REWARD).run("hindsight", plans, lambda: None)
-    assert np.isnan(row.values("success")).all()
-    hindsight = Hindsight(executor, ["weak"], REWARD, 4)
-    assert [plan.fault for plan in await hindsight.plans(tasks, lambda: None)] == [None] * 4
 
 
 async def test_trials_come_from_logs(sandbox: Sandbox) -> None:

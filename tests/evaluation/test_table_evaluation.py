@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from io import StringIO
 
 import numpy as np
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from orchestai.cli import app
 from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, table_of
 from orchestai.errors import UserError
-from orchestai.evaluation.tables.baselines import BASELINES
-from orchestai.evaluation.tables.baselines.cluster_means import k_means
-from orchestai.evaluation.tables.estimate_metrics import calibration_errors, chance_errors, cost_errors
-from orchestai.evaluation.tables.estimates import Fold, TableEstimates, means_by_task
-from orchestai.evaluation.tables.new_worker import leave_one_worker_out
-from orchestai.evaluation.tables.preference_sweep import single_workers, sweep, usable_rows
-from orchestai.evaluation.tables.router_metrics import HeldOutPart, metrics_of_router, metrics_of_workers
-from orchestai.evaluation.tables.table_evaluation import evaluate_table
-from orchestai.evaluation.tables.table_report import to_dict, to_table
+from orchestai.evaluation.tables.baselines import BASELINES, k_means
+from orchestai.evaluation.tables.estimates import Fold, TableEstimates
+from orchestai.evaluation.tables.router_metrics import (
+    HeldOutPart,
+    calibration_errors,
+    chance_errors,
+    cost_errors,
+    metrics_of_router,
+    metrics_of_workers,
+    sweep,
+)
+from orchestai.evaluation.tables.table_evaluation import evaluate_table, leave_one_worker_out
 from orchestai.evaluation.tables.worker_estimate import estimate
 
 RNG = np.random.default_rng(0)
@@ -81,22 +82,6 @@ def test_no_baseline_looks_at_test_queries_or_needs_whole_rows(name):
     assert np.isfinite(BASELINES[name](fold).score).all()
 
 
-def test_means_of_a_type_that_was_never_measured_are_those_of_the_worker():
-    outcomes = table()
-    fold = Fold(outcomes, np.arange(0, QUERIES, 2), FEATURES, np.arange(QUERIES), seed=0)
-    np.testing.assert_array_equal(means_by_task(fold, outcomes.score)[1], [1, 1])
-
-
-def test_a_missing_outcome_cannot_be_chosen():
-    outcomes = table()
-    outcomes.score[:, 1] = np.where(np.arange(QUERIES) < 100, np.nan, outcomes.score[:, 1])
-    curve = sweep(outcomes, np.arange(QUERIES), TableEstimates(np.array([[0.0, 1.0]] * QUERIES), outcomes.cost_usd))
-    assert np.isfinite(curve.score).all()
-    np.testing.assert_array_equal(curve.cost_usd[0], np.where(np.arange(QUERIES) < 100, 0.001, 0.01))
-    outcomes.score[7] = np.nan
-    assert 7 not in usable_rows(outcomes, np.arange(10))
-
-
 def test_the_sweep_begins_without_thrift_and_ends_with_the_cheapest():
     outcomes = table()
     rows = np.arange(QUERIES)
@@ -106,20 +91,6 @@ def test_the_sweep_begins_without_thrift_and_ends_with_the_cheapest():
     assert cost[0, 0] == pytest.approx(0.0055)
     assert cost[-1, 0] == pytest.approx(0.001)
     assert (np.diff(cost[:, 0]) <= 0).all()
-
-
-def test_where_nothing_costs_anything_the_better_worker_is_asked():
-    outcomes = table()
-    outcomes.cost_usd[:] = 0
-    curve = sweep(outcomes, np.arange(QUERIES), TableEstimates(np.array([[0.0, 1.0]] * QUERIES), outcomes.cost_usd))
-    np.testing.assert_array_equal(curve.score, [outcomes.score[:, 1]])
-
-
-def test_single_workers_are_averaged_over_what_is_known():
-    outcomes = table()
-    outcomes.score[0, 0] = np.nan
-    _, score = single_workers(outcomes, np.arange(4)).means(np.ones((4, 1)))
-    np.testing.assert_allclose(score[:, 0], [1 / 3, 1])
 
 
 def test_clusters_are_found_and_identical_points_share_one():
@@ -147,45 +118,9 @@ def test_a_router_that_knows_the_kinds_is_as_good_as_the_oracle():
 def test_differences_are_paired():
     same = EVALUATION.difference("aiq", "knn", "task_prior")
     assert (same.low, same.high) == (0, 0)
-    assert EVALUATION.difference("aiq", "knn", "coin_flips").excludes_zero()
+    assert EVALUATION.difference("aiq", "knn", "coin_flips").low > 0
     own = EVALUATION.interval("aiq", "knn")
     assert own.low < own.mean < own.high
-
-
-def test_the_report_has_the_keys_that_others_read():
-    report = json.loads(json.dumps(to_dict(EVALUATION), allow_nan=False))
-    assert set(report["kinds"]["aiq"]["task_prior"]) == {"mean", "low", "high", "n"}
-    assert report["kinds"]["differences"]["aiq"]["knn - coin_flips"]["low"] > 0
-    assert report["kinds"]["success_at_cost"]["expensive"]["oracle"]["mean"] == 1
-    assert report["table"]["test_sizes"] == [80, 80]
-    assert to_table(EVALUATION).row_count == len(NAMES) + 3
-
-
-def test_brackets_in_names_are_printed_as_they_are():
-    named = replace(table(), source="t[b]", workers=("llama[/b]", "mix[bold]"))
-    evaluation = evaluate_table(named, FEATURES, {"knn": BASELINES["knn"]}, seeds=(0,))
-    printed = StringIO()
-    Console(file=printed, width=200).print(to_table(evaluation))
-    assert all(name in printed.getvalue() for name in ("t[b]: ", "llama[/b] ", "mix[bold] "))
-
-
-def test_a_table_without_costs_has_no_aiq():
-    evaluation = evaluate_table(table(priced=False), FEATURES, {"knn": BASELINES["knn"]}, seeds=(0,))
-    assert evaluation.routers("aiq") == []
-    assert evaluation.interval("apgr", "knn").mean == pytest.approx(0.75, abs=0.01)
-    assert "aiq" not in to_dict(evaluation)["kinds"]
-
-
-def test_equal_costs_and_workers_without_outcomes_are_said_once():
-    outcomes = table()
-    outcomes.cost_usd[:] = 0.5
-    evaluation = evaluate_table(outcomes, FEATURES, {"knn": BASELINES["knn"]}, seeds=(0,))
-    assert evaluation.routers("aiq") == []
-    assert [note for note in evaluation.notes if "aiq" in note]
-    outcomes.score[:, 0] = np.nan
-    evaluation = evaluate_table(outcomes, FEATURES, {"knn": BASELINES["knn"]}, seeds=(0,))
-    assert evaluation.interval("success", "coin_flips").mean == 1
-    assert [note for note in evaluation.notes if "cheap" in note]
 
 
 def test_a_router_of_random_order_is_no_better_than_tossing_coins():
@@ -204,29 +139,6 @@ def test_a_router_of_random_order_is_no_better_than_tossing_coins():
         metrics = metrics_of_workers(part) | metrics_of_router(part, "random", estimates)
         gains.append(metrics["aiq", "random"][0] - metrics["aiq", "coin_flips"][0])
     assert abs(np.mean(gains)) < 2 * np.std(gains) / np.sqrt(len(gains))
-
-
-@pytest.mark.parametrize("name", ["oracle", "coin_flips"])
-def test_a_worker_called_like_a_row_of_the_report_is_refused(name):
-    outcomes = replace(table(), workers=("cheap", name))
-    with pytest.raises(UserError, match=name):
-        evaluate_table(outcomes, FEATURES, BASELINES)
-
-
-def test_a_table_called_like_a_fact_of_the_report_is_refused():
-    with pytest.raises(UserError, match="rename"):
-        evaluate_table(replace(table(), source="table"), FEATURES, BASELINES)
-
-
-def test_a_table_of_one_worker_is_refused():
-    with pytest.raises(UserError, match="two are needed"):
-        evaluate_table(table().only(["cheap"]), FEATURES, {})
-
-
-def test_a_table_that_says_one_thing_only_is_refused():
-    texts = tuple(f"What is the colour of the sky today, at last{'!' * row}" for row in range(QUERIES))
-    with pytest.raises(UserError, match="400 queries are 1 group of near-duplicates"):
-        evaluate_table(table().worded(texts), FEATURES, {})
 
 
 def test_the_command_reads_embeds_and_writes(tmp_path, monkeypatch):
@@ -251,7 +163,7 @@ def test_the_command_reads_embeds_and_writes(tmp_path, monkeypatch):
     assert set(report["t"]["aiq"]) == {"coin_flips", "ours", *BASELINES}
     assert report["reader"] == "jsonl"
     assert len(list((tmp_path / "embeddings").rglob("*"))) > 12
-    monkeypatch.setattr("orchestai.evaluation.tables.new_worker.leave_one_worker_out", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("orchestai.evaluation.tables.table_evaluation.leave_one_worker_out", lambda *_, **__: 1 / 0)
     lost = CliRunner().invoke(
         app, [*words, "--json", "kept.json", "--seeds", "1", "--new_workers", f"workers.cache_dir={tmp_path}"]
     )
@@ -272,24 +184,6 @@ def test_errors_of_estimates_are_those_of_probabilities_and_of_mean_costs():
     assert cost_errors(outcomes, rows, weights, expected) == pytest.approx(0.25)
     even = rows[::2]
     assert calibration_errors(outcomes, even, weights[even], expected) == pytest.approx(0.25)
-
-
-def test_a_draw_without_any_cost_of_a_worker_has_the_error_of_the_others():
-    outcomes = table()
-    expected = TableEstimates(outcomes.score, outcomes.cost_usd * [1.5, 1.1])
-    weights = np.ones((100, 3))
-    outcomes.cost_usd[1:, 0] = np.nan
-    weights[0, 1] = 0
-    outcomes.cost_usd[2:, 1] = np.nan
-    weights[:2, 2] = 0
-    np.testing.assert_allclose(cost_errors(outcomes, np.arange(100), weights, expected), [0.3, 0.1, np.nan])
-
-
-def test_few_different_queries_are_said_to_make_intervals_narrow():
-    outcomes = table()
-    evaluation = evaluate_table(outcomes.take(np.arange(40)), FEATURES[:40], {"knn": BASELINES["knn"]}, seeds=(0,))
-    assert [note for note in evaluation.notes if "intervals are narrower" in note]
-    assert not evaluate_table(outcomes, FEATURES, {"knn": BASELINES["knn"]}, seeds=(0,)).notes
 
 
 def test_chance_alone_makes_an_exact_estimate_of_few_outcomes_err():
@@ -329,23 +223,6 @@ def test_a_new_worker_is_chosen_better_the_more_of_its_outcomes_are_known():
     assert set(found["aiq"]) == {"full", "without", "0", "20", "50"}
     assert found["aiq"]["without"]["mean"] < found["aiq"]["50"]["mean"] <= found["aiq"]["full"]["mean"] + 0.02
     assert found["differences"]["50 - full"]["mean"] == pytest.approx(0, abs=0.05)
-
-
-@pytest.mark.parametrize(
-    ("count", "costs", "metric"), [(3, 0.5, "success"), (3, np.nan, "success"), (2, np.nan, "apgr")]
-)
-def test_where_no_costs_differ_a_new_worker_is_judged_by_what_is_left(count, costs, metric):
-    outcomes = three_workers()
-    outcomes = outcomes.only(outcomes.workers[:count])
-    outcomes.cost_usd[:] = costs
-    found = leave_one_worker_out(outcomes, FEATURES, seeds=(0,)).to_dict()
-    assert found[metric]["full"]["mean"] == pytest.approx(1 if metric == "success" else 0.75, abs=0.02)
-    gaps = {"0 - full", "20 - full", "50 - full"} | ({"0 - without"} if count > 2 else set())
-    assert set(found["differences"]) == gaps
-    for gap in gaps:
-        one, other = gap.split(" - ")
-        expected = found[metric][one]["mean"] - found[metric][other]["mean"]
-        assert found["differences"][gap]["mean"] == pytest.approx(expected)
 
 
 def three_workers() -> OutcomeTable:

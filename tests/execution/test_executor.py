@@ -5,26 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from orchestai.config import ExecutionConfig, TasksConfig
-from orchestai.errors import FaultKind, InfrastructureError, UserError
-from orchestai.execution.judging import JudgingExecutor
-from orchestai.execution.result import JudgedExecution
-from orchestai.execution.running_workflow import Terms
+from orchestai.errors import FaultKind, InfrastructureError
+from orchestai.execution.running_workflow import JudgingExecutor, Terms
 from orchestai.outcome import Scored, Unscorable
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Limits, Program, Report, Sandbox
 from orchestai.tasks.asked_task import asked_task
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
-from orchestai.workers.pool import WorkerPool
-from orchestai.workers.prompting.prompts import Chat
 from orchestai.workflow import Workflow
-from support.serving.contract_workers import Stubborn
 from support.training.repeated_words import COUNT, SOLUTIONS, SPLIT, TASK, WRONG, whole, workflow
 
 
@@ -150,16 +144,6 @@ async def test_nobodys_fault_is_unscorable_and_keeps_the_other_results(
     assert execution.results[1].output == SOLUTIONS[COUNT]
 
 
-def test_executions_recorded_before_faults_had_kinds_are_read() -> None:
-    """A recording of phase 2 holds whole executions."""
-    steps = Workflow([{"id": "0", "instruction": "add"}])
-    execution = JudgedExecution(task_id="t", workflow=steps, results=(), outcome=Unscorable("timeout", "gone"))
-    line = execution.model_dump(mode="json")
-    assert JudgedExecution.model_validate(line) == execution
-    del line["outcome"]["kind"]
-    assert JudgedExecution.model_validate(line).outcome == Unscorable("internal", "gone")
-
-
 async def test_subtasks_start_when_their_parents_are_done(sandbox: Sandbox) -> None:
     one = executor(sandbox, {"slow": 0.1, "slower": 0.15})
     began = time.perf_counter()
@@ -181,47 +165,6 @@ async def test_a_worker_that_hangs_is_cut_off(sandbox: Sandbox) -> None:
     assert one.pool.in_flight == 0
 
 
-async def test_a_deadline_whose_timer_ends_early_is_no_fault_of_a_worker(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """uvloop's timers may end more than a millisecond before their time."""
-    now = time.monotonic()
-    monkeypatch.setattr("orchestai.execution.running_workflow.time", SimpleNamespace(monotonic=lambda: now))
-    one = executor(sandbox, {"hangs": 60.0}, {"timeout_s": 30})
-    execution = await one.run(TASK, workflow("hangs"), terms=Terms(deadline=now + 0.05))
-    assert execution.partial
-    assert execution.fault is None
-
-
-@pytest.mark.parametrize("by", ["timeout", "cancellation"])
-async def test_a_run_ends_though_its_worker_goes_on(sandbox: Sandbox, by: str) -> None:
-    """Else each such run keeps its place among the runs in work, until there is none left."""
-    stubborn = Stubborn()
-    pool = WorkerPool({"good": stubborn}, {"good": 8}, {})
-    one = JudgingExecutor(pool, sandbox, ExecutionConfig(timeout_s=0.05 if by == "timeout" else 60.0))
-    job = asyncio.ensure_future(one.run(TASK, workflow()))
-    await stubborn.asked.wait()
-    if by == "cancellation":
-        job.cancel()
-    await asyncio.wait({job}, timeout=5)
-    ended = job.done()
-    stubborn.released.set()
-    assert ended
-    if by == "timeout":
-        assert "within 0.05 s" in str((await job).error)
-    else:
-        assert job.cancelled()
-
-
-async def test_measured_time_over_the_limit_fails_the_subtask(sandbox: Sandbox) -> None:
-    """The same limit on latencies as they were measured, so that a replayed answer fails as the live one did."""
-    one = executor(sandbox, {}, {"timeout_s": 30}, latency_ms=20_000.0)
-    execution = await one.execute(TASK, workflow())
-    assert [result.status for result in execution.results] == ["done", "done", "failed"]
-    assert execution.outcome == Scored(0.0)
-    assert "workflow's time of 30 s" in (execution.error or "")
-
-
 async def test_no_worker_is_asked_whose_answer_might_exceed_the_budget(sandbox: Sandbox) -> None:
     """A budget of a millionth of a dollar was overspent 450 times, since it was only looked at afterwards."""
     one = executor(sandbox, {"wrong": WRONG}, {"max_cost_usd": 1.2})
@@ -233,33 +176,29 @@ async def test_no_worker_is_asked_whose_answer_might_exceed_the_budget(sandbox: 
     assert not (await executor(sandbox, {}, {"max_cost_usd": 0.4}).execute(TASK, workflow())).total_cost
 
 
-async def test_an_unassigned_subtask_fails_and_an_unknown_worker_stops_the_command(sandbox: Sandbox) -> None:
-    execution = await executor(sandbox, {}).execute(TASK, workflow(""))
-    assert execution.error == "words: no worker is assigned"
-    with pytest.raises(UserError, match="no such worker"):
-        await executor(sandbox, {"?": UserError("no such worker")}).execute(TASK, workflow("?"))
-
-
 class CountingSandbox(Sandbox):
     """A sandbox that knows how many programs it has run."""
 
-    programs = 0
+    def __init__(self, limits: Limits) -> None:
+        super().__init__(workers=2, limits=limits)
+        self.programs = 0
+        self._judge_one, self._judging.judge = self._judging.judge, self._counted  # type: ignore[method-assign]
 
-    def _judge(self, program: Program) -> Report:
+    def _counted(self, program: Program) -> Report:
         self.programs += 1
-        return super()._judge(program)
+        return self._judge_one(program)
 
 
 async def test_equal_sources_are_judged_once() -> None:
     """Training runs thousands of workflows that share their steps; a time-out is tried again all the same."""
-    with (counting := CountingSandbox(workers=2, limits=Limits(test_s=0.3))):
+    with (counting := CountingSandbox(Limits(test_s=0.3))):
         one = executor(counting, {})
         first = await one.execute(TASK, workflow())
         again = await one.execute(TASK, workflow(), sample=1)
         assert counting.programs == 4
         assert (again.outcome, again.tests_total) == (first.outcome, first.tests_total)
         for _ in range(2):
-            report = await judge(counting, TASK, "def task_func(text):\n    while True:\n        pass")
+            report = await judge(counting, TASK, "import time\ndef task_func(text):\n    time.sleep(60)")
             assert report.status == "timeout"
         assert counting.programs == 6
 
@@ -289,30 +228,6 @@ def steps_to_an_answer(second: str = "good") -> Workflow:
     )
 
 
-@pytest.mark.parametrize("assembler", ["dataflow", "sink"])
-async def test_a_task_with_a_text_for_an_answer_is_asked_as_text_whatever_the_assembler(
-    sandbox: Sandbox, assembler: str
-) -> None:
-    """Word problems were executed, paid for and then unscorable: the workers had been asked to write functions."""
-    texts = {"good": {SUM: "5", DOUBLE: "10"}}
-    one = executor(sandbox, texts, {"assembler": assembler})
-    execution = await one.execute(QUESTION, steps_to_an_answer())
-    assert (execution.answer, execution.outcome, execution.success) == ("10", Scored(1.0), True)
-    asked = [request for _, request in one.pool.asked]
-    assert all(request.signature is None and request.task == QUESTION.instruction for request in asked)
-    assert (asked[0].answer_format, asked[1].inputs) == ("", {"sum": "5"})
-    assert asked[1].answer_format.startswith("Answer with the answer alone")
-    assert asked[1].answer_format in Chat().prompt(asked[1]).messages[-1][1]
-
-
-async def test_nobody_is_told_to_be_short_where_no_answer_is_there_to_compare_with(sandbox: Sandbox) -> None:
-    """Whoever asked for a letter got it in as few words as it takes, as if it were a quiz."""
-    one = executor(sandbox, {"good": {SUM: "5", DOUBLE: "10"}})
-    question = asked_task(QUESTION.instruct_prompt, "text", TasksConfig())
-    assert (await one.execute(question, steps_to_an_answer())).answer == "10"
-    assert [request.answer_format for _, request in one.pool.asked] == ["", ""]
-
-
 async def test_a_wrong_text_is_a_failure_and_a_lost_parent_stops_its_children(sandbox: Sandbox) -> None:
     wrong = await executor(sandbox, {"good": {SUM: "5", DOUBLE: "11"}}).execute(QUESTION, steps_to_an_answer())
     assert (wrong.outcome, wrong.success) == (Scored(0.0), False)
@@ -320,3 +235,26 @@ async def test_a_wrong_text_is_a_failure_and_a_lost_parent_stops_its_children(sa
     execution = await lost.execute(QUESTION, steps_to_an_answer())
     assert [result.status for result in execution.results] == ["failed", "skipped"]
     assert lost.pool.names == ["good"]
+
+
+@pytest.mark.parametrize(("second", "shown"), [("good", True), ("wrong", False)])
+async def test_a_program_that_does_not_do_what_the_task_shows_is_put_together_of_other_answers(
+    sandbox: Sandbox, second: str, shown: bool
+) -> None:
+    """No step shows an example of its own; the first worker's second step is wrong."""
+    words = "reverse it, then write it in capitals, such as turned('stone') == 'ENOTS'"
+    task = asked_task(f"Write a function turned(text): {words}", None, TasksConfig())
+    source = "def step(x):\n    return x.{}\n"
+    scripts = {
+        "first": {"reverse it": "def step(x):\n    return x[::-1]\n", "write it in capitals": source.format("title()")},
+        "good": {"write it in capitals": source.format("upper()"), "reverse it": source.format("strip()")},
+        "wrong": source.format("lower()"),
+    }
+    one = {"id": "1", "instruction": "reverse it", "worker": "first", "fallback": [second]}
+    other = {**one, "id": "2", "instruction": "write it in capitals", "depends_on": ["1"]}
+    steps = Workflow([one, other])
+    unchecked = await executor(sandbox, scripts).run(task, steps)
+    assert (unchecked.does_as_shown, [result.worker for result in unchecked.results]) == (None, ["first", "first"])
+    execution = await executor(sandbox, scripts).run(task, steps, terms=Terms(checks_whole=True))
+    assert execution.does_as_shown is shown
+    assert [result.worker for result in execution.results] == ["first", "good" if shown else "first"]

@@ -10,18 +10,17 @@ import pytest
 
 from orchestai.config import Config, ExecutionConfig, WorkersConfig
 from orchestai.data.collect import Collected, Collection, collect
-from orchestai.errors import FaultKind, UserError
-from orchestai.execution.judging import JudgingExecutor
+from orchestai.errors import FaultKind
 from orchestai.execution.log import ExecutionLog, read_log
 from orchestai.execution.record import ExecutionRecord
-from orchestai.planner.baselines.reference import WholePlanner
+from orchestai.execution.running_workflow import JudgingExecutor
+from orchestai.planner.baselines import WholePlanner
 from orchestai.planner.registry import planner_for
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workers import openai_api
 from orchestai.workers.base import Usage
 from orchestai.workers.pool import WorkerPool
-from orchestai.workers.prices import Prices, planner_prices
 from support.models.chat_server import ChatServer, Reply, chat, error, serving
 
 TEST = (
@@ -130,26 +129,6 @@ async def test_a_fault_of_the_server_is_no_score_and_is_done_by_the_next_run(
     assert {record.task_id for record in logged(tmp_path) if record.success} == set("012345")
 
 
-@pytest.mark.parametrize(
-    ("reply", "words"),
-    [
-        (Reply(error("add credits"), 402), "no money or quota left"),
-        (Reply(error("expired"), 401), "check the variable OPENAI_API_KEY"),
-        (Reply(error("gone"), 404), "no model 'tiny' there"),
-    ],
-)
-async def test_a_fault_that_lasts_ends_the_run_before_further_tasks_are_tried(
-    server: ChatServer, sandbox: Sandbox, tmp_path: Path, reply: Reply, words: str
-) -> None:
-    server.script = [RIGHT, RIGHT, *[reply] * 40]
-    with pytest.raises(UserError, match=words):
-        await run(server, sandbox, tmp_path, 30, limit=1.0)
-    assert len(server.asked) <= 4, "one more may be on its way"
-    assert sum(record.outcome == "scored" for record in logged(tmp_path)) == 2
-    server.script = []
-    assert (await run(server, sandbox, tmp_path, 30)).continued == 2
-
-
 async def test_what_the_worker_cannot_do_is_its_failure_and_costs_what_was_paid(
     server: ChatServer, sandbox: Sandbox, tmp_path: Path
 ) -> None:
@@ -161,24 +140,6 @@ async def test_what_the_worker_cannot_do_is_its_failure_and_costs_what_was_paid(
     assert [(record.outcome, record.score) for record in failed] == [("scored", 0.0)] * 2
     assert sorted(record.cost for record in failed) == [0.0, pytest.approx(0.91)]
     assert state.cost_usd == pytest.approx(5 * 0.91)
-
-
-async def test_an_answer_without_usage_is_paid_for_and_marked(
-    server: ChatServer, sandbox: Sandbox, tmp_path: Path
-) -> None:
-    """It cost the price of a call alone."""
-    server.after = Reply(chat("```python\ndef task_func(x):\n    return x + 1\n```", usage=None))
-    await run(server, sandbox, tmp_path, 1)
-    (record,) = logged(tmp_path)
-    (attempt,) = record.subtasks[0].attempts
-    assert attempt.usage_estimated
-    assert attempt.completion_tokens == 12, "48 bytes"
-    assert record.cost == pytest.approx(0.5 + attempt.prompt_tokens * 0.01 + attempt.completion_tokens * 0.1)
-    (tmp_path / "logs").rename(tmp_path / "first")
-    again = await run(server, sandbox, tmp_path, 1)
-    (remembered,) = logged(tmp_path)[0].subtasks[0].attempts
-    assert (len(server.asked), remembered.source, remembered.usage_estimated) == (1, "cache", True)
-    assert again.cost_usd == pytest.approx(record.cost)
 
 
 PLAN = Reply(chat('{"id": "1", "instruction": "add", "task_type": "integer", "worker": "sum", "depends_on": []}]}'))
@@ -203,35 +164,3 @@ async def test_the_planners_own_calls_are_paid_for_and_logged(
     (failed,) = logged(tmp_path / "invalid")
     assert (failed.outcome, failed.score, failed.cost) == ("scored", 0.0, 0.0)
     assert state.cost_usd == pytest.approx(0.41), "a plan that is none was paid for too"
-
-
-async def test_a_planner_that_could_not_be_asked_has_failed_nothing(
-    server: ChatServer, sandbox: Sandbox, tmp_path: Path
-) -> None:
-    """It ended the whole collection."""
-    server.after, server.script = PLAN, [PLAN, Reply(error("down"), 503), Reply(error("down"), 503)]
-    first = await run_llm(server, sandbox, tmp_path, 6)
-    assert (first.executed, first.unscorable) == (6, 1)
-    (lost,) = [record for record in logged(tmp_path) if record.outcome == "unscorable"]
-    assert (lost.fault, lost.score, lost.planning) == ("server", None, None)
-    second = await run_llm(server, sandbox, tmp_path, 6)
-    assert (second.continued, second.executed, second.unscorable) == (5, 1, 0)
-
-
-async def test_a_planners_model_has_a_price(server: ChatServer) -> None:
-    """A default of nothing would make the dearest planner look free."""
-    model = {"kind": "openai_api", "name": "tiny", "base_url": server.url}
-    tool = {"kind": "tool", "tool": "calculator", "card": "Adds."}
-    asks = {"kind": "model", "model": "m", "card": "All.", "price_per_mtok_in_usd": 2.0}
-
-    def prices(model: dict[str, Any], pool: dict[str, Any]) -> Prices:
-        return planner_prices(
-            WorkersConfig.model_validate({"models": {"m": model}, "pool": pool, "planner_model": "m"})
-        )
-
-    dear = asks | {"price_per_mtok_in_usd": 3.0}
-    assert prices(model, {"cheap": asks, "dear": dear, "tool": tool}) == Prices(per_mtok_in=3.0)
-    assert prices(model | {"price_per_mtok_out_usd": 1.0}, {"cheap": asks}) == Prices(per_mtok_out=1.0)
-    assert prices({"kind": "huggingface", "name": "tiny"}, {"tool": tool}) == Prices()
-    with pytest.raises(UserError, match=r"workers\.models\.m\.price_per_mtok_in_usd"):
-        prices(model, {"tool": tool})

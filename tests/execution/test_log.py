@@ -107,18 +107,6 @@ def test_unscorable_is_logged_as_such_and_not_as_a_zero(tmp_path: Path) -> None:
     assert isinstance(read.judgment, Unscorable)
 
 
-def test_unscorable_lines_of_earlier_versions_are_read(tmp_path: Path) -> None:
-    """They do not say what kind of fault it was."""
-    log = ExecutionLog(tmp_path, run_id="run")
-    log.append(record(outcome=Unscorable("server", "gone")))
-    line = json.loads(log.path.read_text())
-    del line["fault"]
-    log.path.write_text(json.dumps(line) + "\n")
-    contents = log.read()
-    assert not contents.problems
-    assert contents.records[0].judgment == Unscorable("internal", "1: down")
-
-
 @given(cut=st.integers(min_value=1))
 def test_a_torn_tail_is_reported_and_the_next_append_starts_a_new_line(
     tmp_path_factory: pytest.TempPathFactory, cut: int
@@ -137,31 +125,6 @@ def test_a_torn_tail_is_reported_and_the_next_append_starts_a_new_line(
     after = read_log(log.path)
     assert [one.repetition for one in after.records] == [0, 1]
     assert len(after.problems) == 1
-
-
-def test_damage_in_the_middle_is_skipped_with_its_place(tmp_path: Path) -> None:
-    log = ExecutionLog(tmp_path, run_id="run")
-    log.append(record(0))
-    with log.path.open("ab") as file:
-        file.write(b'\xff\xfe{"instruc\n{"instruction": 3}\n[]\n')
-    log.append(record(1))
-    contents = read_log(tmp_path)
-    assert [one.repetition for one in contents.records] == [0, 1]
-    assert [problem.split(": ")[0] for problem in contents.problems] == [f"{log.path}:{i}" for i in (2, 3, 4)]
-
-
-def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    """Guessing at fields of a later version would be worse than stopping."""
-    path = tmp_path / "new.jsonl"
-    path.write_text(json.dumps({"schema_version": SCHEMA_VERSION + 1}) + "\n")
-    with pytest.raises(UserError, match=r"new\.jsonl:1: schema_version"):
-        read_log(path)
-
-
-def test_an_absent_log_is_refused_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such log"):
-        read_log(tmp_path / "nowhere")
-    assert ExecutionLog(tmp_path / "nowhere").read().records == []
 
 
 def test_lines_of_other_orchestrations(tmp_path: Path) -> None:

@@ -5,14 +5,20 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from orchestai.config import Config
-from orchestai.errors import InfrastructureError, UserError
+from orchestai.errors import InfrastructureError
 from orchestai.execution.result import Attempt, JudgedExecution, SubtaskResult
-from orchestai.execution.reward import AbsoluteReward, RelativeReward, RewardForm, invalid_reward, reward_form
-from orchestai.execution.reward_reference import Reference, typical
-from orchestai.outcome import Reward, RewardPart, Scored, Unscorable
+from orchestai.execution.reward import (
+    AbsoluteReward,
+    Reference,
+    RelativeReward,
+    RewardForm,
+    invalid_reward,
+    reward_form,
+    typical,
+)
+from orchestai.outcome import RewardPart, Scored, Unscorable
 from orchestai.rewards.scorers import score
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Sandbox
@@ -138,23 +144,6 @@ def test_the_reference_is_typical_of_what_costs_something():
     assert typical([], "here") is None
 
 
-def test_a_term_without_a_reference_is_left_out_and_that_is_said():
-    """Beside logs in which nothing cost anything, the least price took the whole weight off."""
-    free = relative(reference=typical([(0.0, 5.0)], "logs"))
-    assert free.of(execution(Scored(1.0), 1e-9, 0.0, (None,))).parts["cost"].value == 0.0
-    assert free.of(execution(Scored(1.0), 0.0, 5.0, (None,))).total == pytest.approx(10 - 0.1)
-    first, left_out = free.remarks()
-    assert "for latency (half of that at 5 ms)" in first
-    assert "cost" not in first
-    assert "rewards.cost_reference_usd" in left_out
-
-
-def test_terms_that_weigh_nothing_are_not_listed():
-    """`less up to 0% of it for cost (half of that at 0 USD)` was said of weights of 0."""
-    weights = {"cost_weight": 0.0, "latency_weight": 0.0, "check_weight": 0.0}
-    assert configured(configuration(weights), None).remarks() == ["reward: 10 per success"]
-
-
 def test_what_is_invalid_is_worth_less_than_the_worst_that_is_not():
     """Worth 0, it outranked every valid plan that failed and cost something."""
     assert invalid_reward(-1.0, 1.0, []) == -1.0
@@ -166,22 +155,6 @@ def test_what_could_not_be_judged_has_no_reward():
     """A zero would teach the planner to avoid plans that met a broken server."""
     reason = Unscorable("recording_missing", "no recording")
     assert relative().of(execution(reason)) is reason
-
-
-@pytest.mark.parametrize(
-    ("rewards", "weights", "said"),
-    [
-        ({"form": "relative"}, {"beta": 1.0}, "training.phase2_rl.beta is of the absolute form"),
-        ({"cost_weight": 0.2}, {"gamma_latency": 1.0}, "rewards.cost_weight is of the relative form"),
-        ({"cost_weight": 0.9, "latency_weight": 0.1}, {}, "add up to 1.03"),
-        ({"multi_objective_aggregation": "normalize_then_sum"}, {"beta": 1.0}, "normalize_then_sum.*beta"),
-        ({}, {"gamma_latency": -0.01}, "greater than or equal to 0"),
-        ({}, {"beta": -1.0}, "greater than or equal to 0"),
-    ],
-)
-def test_settings_that_do_not_go_together_or_reward_costs_are_refused(rewards, weights, said):
-    with pytest.raises(ValidationError, match=said):
-        configuration(rewards, **weights)
 
 
 def test_the_form_is_what_the_keys_say_and_survives_being_written():
@@ -207,21 +180,6 @@ def test_the_configuration_goes_before_what_was_measured(rewards, measured, expe
     assert (form and (form.reference.cost_usd, form.reference.latency_ms)) == expected
 
 
-def test_a_term_that_outweighs_success_is_warned_of():
-    """With the former defaults a second was worth a solved task, and nothing said so."""
-    slow = configured(configuration(**SEED), Reference(1e-5, 900.0, "logs")).remarks()
-    assert [line for line in slow if line.startswith("warning")] == [
-        "warning: training.phase2_rl.gamma_latency=0.01: 1e+03 ms of latency take away what a success gives, and an "
-        "execution typically needs 900, so training may give up success for it; lower it, or leave it out for "
-        "rewards.form=relative"
-    ]
-    assert any("beta=0.1: 100 USD" in line for line in slow)
-    fast = configured(configuration(**SEED), Reference(1e-5, 3.0, "logs")).remarks()
-    assert not [line for line in fast if line.startswith("warning")]
-    assert isinstance(relative().of(execution(Scored(1.0))), Reward)
-    assert "half of that at 2 USD" in relative().remarks()[0]
-
-
 async def test_a_program_is_judged_by_the_tasks_hidden_tests():
     tests = (
         "import unittest\nclass T(unittest.TestCase):\n"
@@ -232,44 +190,6 @@ async def test_a_program_is_judged_by_the_tasks_hidden_tests():
     with Sandbox(workers=1) as sandbox:
         report = await judge(sandbox, task, "def double(x):\n    return 2 * x if x == 2 else None")
     assert report.outcome() == Scored(0.5)
-
-
-async def test_a_task_whose_library_is_missing_judges_nobody():
-    """Every program would fail, and phase 2 would learn from that."""
-    tests = "import no_such_library\nimport unittest\nclass T(unittest.TestCase):\n    def test(self): pass"
-    task = Task(task_id="t", suite="s", instruct_prompt="", test=tests, entry_point="f")
-    with Sandbox(workers=1) as sandbox:
-        report = await judge(sandbox, task, "def f(): pass")
-    assert report.outcome() == Unscorable(
-        "sandbox", "sandbox: infra_error: not installed: no_such_library; install them with pip"
-    )
-
-
-async def test_auto_isolation_is_what_the_reference_program_needs(tmp_path):
-    """The tests of the one compare plain values, those of the other change what the program finds in a library."""
-    tests = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        "
-    with Sandbox(workers=1) as sandbox:
-        for body, returned, expected in (
-            ("self.assertEqual(f(), 3)", "3", "split"),
-            (
-                "with unittest.mock.patch('os.getcwd', return_value=3): self.assertEqual(f(), 3)",
-                "__import__('os').getcwd()",
-                "shared",
-            ),
-        ):
-            task = Task(
-                task_id=expected,
-                suite="own",
-                instruct_prompt="Return 3.",
-                complete_prompt="def f():\n",
-                canonical_solution=f"    return {returned}\n",
-                test=(f"import unittest.mock\n{tests}" if expected == "shared" else tests) + body,
-                entry_point="f",
-                isolation="auto",
-            )
-            report = await judge(sandbox, task, task.canonical_program)
-            assert (report.success, report.isolation) == (True, expected)
-            assert not (await judge(sandbox, task, "f = 3")).success
 
 
 @pytest.mark.parametrize(
@@ -293,11 +213,3 @@ async def test_a_reward_function_that_breaks_down_judges_nobody(gives, words):
     with pytest.raises(InfrastructureError, match=words) as caught:
         await score(judge, task, "answer", None)
     assert caught.value.kind == "scorer"
-
-
-async def test_what_a_reward_function_says_is_the_users_to_mend_is_told_to_them():
-    def judge(task, answer, sandbox):
-        raise UserError("export JUDGE_KEY=...")
-
-    with pytest.raises(UserError, match="JUDGE_KEY"):
-        await score(judge, Task(task_id="t", suite="s", instruct_prompt="", test=""), "answer", None)

@@ -73,26 +73,10 @@ def test_the_results_of_a_job_begin_the_next_as_the_service_packs_them(tmp_path:
         assert locate(given) == last_of(given) == Path(given) / "phase2_best"
 
 
-def test_short_words_come_before_those_that_change_what_they_mean(tmp_path: Path) -> None:
-    """SageMaker keeps hyperparameters in no order."""
-    words = {"agents.epochs": "2", "model": "tiny", "model.max_new_tokens": "8"}
-    command = training_command({**words, **HYPERPARAMETERS}, Hosts(("a",), "a"), tmp_path)
-    said = [word for word in command if "=" in word]
-    assert said == ["model=tiny", "agents.epochs=2", "model.max_new_tokens=8", "training.phase2_rl.learning_rate=1e-5"]
-
-
 def test_what_a_job_left_is_gone_on_with(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints/phase2_state.pt").touch()
     assert "--resume" in training_command(HYPERPARAMETERS, Hosts(("a",), "a"), tmp_path)
-
-
-def test_a_failure_is_said_where_the_service_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _root(tmp_path, {**HYPERPARAMETERS, "no.such.key": "1"})
-    monkeypatch.chdir(REPOSITORY)
-    assert container.main(["--root", str(tmp_path)]) == 2
-    assert "exit code 2" in (tmp_path / "output/failure").read_text()
-    assert not (tmp_path / "model").exists()
 
 
 STOPPED = """

@@ -15,7 +15,7 @@ import yaml
 
 from orchestai.config import Config
 from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
-from orchestai.launch.bundle import ENTRY
+from orchestai.launch.sagemaker import ENTRY
 from orchestai.tasks.task import Task
 from orchestai.workflow import Subtask, Workflow
 from support.repository import REPOSITORY

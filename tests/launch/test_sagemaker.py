@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from orchestai.cli import app
 from orchestai.errors import UserError
-from orchestai.launch import bundle
+from orchestai.launch import sagemaker as bundle
 from orchestai.launch.asked import asked
-from orchestai.launch.sagemaker import Job, digest_of, open_session, submit
+from orchestai.launch.sagemaker import Job, digest_of, submit
 from support.repository import REPOSITORY
 from support.sagemaker_job import JOB, ROLE
 
@@ -93,70 +93,6 @@ def test_the_service_takes_it_and_has_the_source(tmp_path: Path, monkeypatch: py
             submit(Job(**{**vars(job), "output": "s3://no-such-bucket/x"}), b"source", session)
 
 
-def test_nothing_is_uploaded_without_a_region(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service was asked for last, when checkpoints of gigabytes had been uploaded."""
-    boto3, moto = pytest.importorskip("boto3"), pytest.importorskip("moto")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
-    with moto.mock_aws():
-        s3 = boto3.client("s3", region_name="us-east-1")
-        s3.create_bucket(Bucket="bucket")
-        with pytest.raises(UserError, match="no region is set; export AWS_DEFAULT_REGION"):
-            submit(JOB, b"source", open_session())
-        assert "Contents" not in s3.list_objects_v2(Bucket="bucket")
-    monkeypatch.setenv("AWS_PROFILE", "nobody")
-    with pytest.raises(UserError, match=r"nobody.*set AWS_PROFILE"):
-        open_session()
-
-
-def test_an_upload_that_fails_is_said_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What uploads files has errors that are none of the service's own."""
-    boto3, moto = pytest.importorskip("boto3"), pytest.importorskip("moto")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    (tmp_path / "corpus").touch()
-
-    def expired(*args: object, **options: object) -> None:
-        raise boto3.exceptions.S3UploadFailedError("Failed to upload corpus: ExpiredToken")
-
-    monkeypatch.setattr("boto3.s3.inject.upload_file", expired)
-    with moto.mock_aws():
-        session = boto3.Session(region_name="us-east-1")
-        session.client("s3").create_bucket(Bucket="bucket")
-        job = Job(**{**vars(JOB), "channels": {"corpus": str(tmp_path / "corpus")}})
-        with pytest.raises(UserError, match="ExpiredToken; look at your credentials"):
-            submit(job, b"source", session)
-
-
-def test_a_folder_of_s3_is_taken_without_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SageMaker takes all that begins with a URI: of `runs/a` also `runs/ab`."""
-    boto3, moto = pytest.importorskip("boto3"), pytest.importorskip("moto")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    with moto.mock_aws():
-        session = boto3.Session(region_name="us-east-1")
-        s3 = session.client("s3")
-        s3.create_bucket(Bucket="bucket")
-        for key in ("old/a/model.tar.gz", "old/ab/model.tar.gz", "old/plans.json"):
-            s3.put_object(Bucket="bucket", Key=key, Body=b"")
-
-        def taken(uri: str) -> str:
-            name = f"tools{len(uri)}"
-            submit(Job(**{**vars(JOB), "run": name, "channels": {"checkpoint": uri}}), b"source", session)
-            asked = session.client("sagemaker").describe_training_job(TrainingJobName=f"{name}-{JOB.started}")
-            channel = next(one for one in asked["InputDataConfig"] if one["ChannelName"] == "checkpoint")
-            return channel["DataSource"]["S3DataSource"]["S3Uri"]
-
-        assert taken("s3://bucket/old/a") == taken("s3://bucket/old/a/") == "s3://bucket/old/a/"
-        assert taken("s3://bucket/old/plans.json") == "s3://bucket/old/plans.json"
-        assert taken("s3://bucket") == "s3://bucket/"
-        with pytest.raises(UserError, match=r"--checkpoint s3://bucket/old/c: no file and no folder of this name"):
-            taken("s3://bucket/old/c")
-
-
 def test_equal_sources_make_an_equal_archive_without_tests_and_secrets(tmp_path: Path) -> None:
     for name in (bundle.ENTRY, "orchestai/a.py", ".env", "tests/test_a.py", "runs/weights"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -216,17 +152,6 @@ TO_SERVICE = ["--role", ROLE, "--image", "i", "--output", "s3://b/x", "--dry_run
             "planner.language.backend=vllm: the job does not install vllm",
         ),
         (
-            [
-                *("--config", "configs/agents/deepcoder.yaml", "model.backend=replay"),
-                "model.recording=no/run.jsonl",
-            ],
-            "model.recording=no/run.jsonl: no such file",
-        ),
-        (
-            ["--config", "configs/agents/deepcoder.yaml", "model.backend=replay", "model.recording=UNTRACKED"],
-            "--channel recording=.*model.recording=/opt/ml/input/data/recording/tasks.jsonl",
-        ),
-        (
             ["--config", "configs/agents/deepcoder.yaml", "--channel", "my data=s3://b/c"],
             "--channel my data: a name has",
         ),
@@ -255,20 +180,6 @@ def test_a_job_that_could_not_begin_is_refused_before_it_costs_anything(
     assert re.search(said, str(refused.exception))
 
 
-@pytest.mark.parametrize("word", ["recording=UNTRACKED", "vllm.base_url=http://localhost:8000"])
-def test_phase_1_may_have_what_only_phase_2_would_sample_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
-) -> None:
-    monkeypatch.chdir(REPOSITORY)
-    recording = tmp_path / "run.jsonl"
-    recording.touch()
-    backend = "replay" if word.startswith("recording") else "vllm_server"
-    words = ["launch", "sagemaker", "--config", "configs/bigcodebench/cpu.yaml", *TO_SERVICE, "--train", "phase1"]
-    words += ["--data", "s3://b/d", f"planner.language.backend={backend}"]
-    said = CliRunner().invoke(app, [*words, f"planner.language.{word.replace('UNTRACKED', str(recording))}"])
-    assert said.exit_code == 0, said.exception
-
-
 def test_a_dry_run_prints_the_request_but_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a planner that is a language model, which may begin without a checkpoint."""
     monkeypatch.chdir(REPOSITORY)
@@ -282,11 +193,3 @@ def test_a_dry_run_prints_the_request_but_no_secret(monkeypatch: pytest.MonkeyPa
     assert '"ChannelName": "checkpoint"' not in said.output
     refused = CliRunner().invoke(app, [*words[:4], "--dry_run"])
     assert "SAGEMAKER_IMAGE" in str(refused.exception)
-
-
-def test_an_image_that_has_everything_may_have_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(REPOSITORY)
-    monkeypatch.setenv("SKIP_INSTALL", "1")
-    words = ["launch", "sagemaker", "--config", "configs/agents/deepcoder.yaml", *TO_SERVICE, "model.backend=vllm"]
-    said = CliRunner().invoke(app, [*words, "--env", "SKIP_INSTALL"])
-    assert said.exit_code == 0, said.output

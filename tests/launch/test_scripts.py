@@ -78,39 +78,3 @@ def test_kubernetes_gets_pods_that_find_each_other() -> None:
     assert timeout["name"] == "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
     assert 60 < int(timeout["value"]) < spec["terminationGracePeriodSeconds"], "before Kubernetes kills"
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 8}
-
-
-@pytest.mark.parametrize("name", ["My_Run", "run.a", "-a", "a" * 60])
-def test_a_name_that_kubernetes_would_refuse_is_refused(name: str) -> None:
-    words = ["scripts/kubernetes_train.sh", name, "image", "claim", "2", "8", "fsdp", *WORDS]
-    said = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert (said.returncode, said.stdout) == (2, "")
-    assert f"not '{name}'" in said.stderr
-
-
-@pytest.mark.parametrize("words", [["--num_process", "0"], ["--num_process", "many"], ["--num_process"]])
-def test_local_training_wants_a_number_of_processes(words: list[str]) -> None:
-    """Zero went on to a traceback of the launcher, and none to one of the shell."""
-    command = ["local_training/scripts/local_mt_grpo_train.sh", *words]
-    said = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert said.returncode != 0
-    assert "--num_process" in said.stderr
-    assert "number" in said.stderr
-
-
-@pytest.mark.parametrize(("pods", "gpus"), [("two", "8"), ("2", "0")])
-def test_pods_and_gpus_are_numbers(pods: str, gpus: str) -> None:
-    words = ["scripts/kubernetes_train.sh", "a", "image", "claim", pods, gpus, "fsdp", *WORDS]
-    said = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert (said.returncode, said.stdout) == (2, "")
-    assert "is not a whole number from 1" in said.stderr
-
-
-@pytest.mark.parametrize("script", ["slurm_train.sh", "kubernetes_train.sh"])
-def test_a_layout_that_is_not_there_is_refused(script: str) -> None:
-    words = {"slurm_train.sh": ["zero9", "train-phase2"]}.get(
-        script, ["a", "b", "c", "1", "1", "zero9", "train-phase2"]
-    )
-    said = subprocess.run([f"scripts/{script}", *words], cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert said.returncode == 2
-    assert "zero9" in said.stderr

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from orchestai.cli import app
-from orchestai.errors import UserError
 from orchestai.launch.vllm import Server, server_for
 from orchestai.lm.backends import transfer
 from orchestai.lm.backends.vllm_worker import EXTENSION
@@ -72,21 +67,6 @@ def test_planners_are_served_too(folder: Path) -> None:
     assert silent.arguments[silent.arguments.index("--port") + 1] == "80", "where the training asks"
 
 
-def test_a_training_that_asks_no_server_and_a_model_on_no_disk_are_refused(folder: Path) -> None:
-    with pytest.raises(UserError, match=r"model\.backend=transformers: asks no server"):
-        server_for(RECIPE, ["model.name=no/such-model"])  # before that is looked for, which may take minutes
-    with pytest.raises(UserError, match=r"model\.name=tiny: is made anew"):
-        server_for(WRITING, ["model=tiny", "model.backend=vllm_server"])
-
-
-def test_the_command_is_printed(folder: Path) -> None:
-    words = ["--config", str(RECIPE), "--dry_run", "vllm_port=8000", f"model.name={folder}"]
-    result = CliRunner().invoke(app, ["launch", "vllm", *words])
-    assert result.exception is None, result.output
-    assert "VLLM_SERVER_DEV_MODE=1" in result.stdout
-    assert f"-m vllm.entrypoints.openai.api_server --model {folder}" in result.stdout
-
-
 SERVER = """
 [[ $1 == -c ]] && exec {python} "$@"
 echo "$CUDA_VISIBLE_DEVICES|$*" > server
@@ -141,27 +121,3 @@ def test_the_script_gives_the_last_gpu_to_the_server(tmp_path: Path, script) -> 
     assert "--num_processes 7" in trained
     assert trained.endswith(f"--learning_rate 2e-6 model.dtype=bfloat16 vllm_port={port}")
     assert refuses(port), "the server has ended"
-
-
-def test_a_script_that_is_ended_lets_the_training_save(tmp_path: Path, script) -> None:
-    command, env, port = script
-    process = subprocess.Popen([*command, "--num_process", "2", "wait=1"], cwd=tmp_path, env=env)
-    try:
-        for _ in range(300):
-            if (tmp_path / "trained").exists():
-                break
-            time.sleep(0.1)
-        time.sleep(0.3)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 7, "the training's exit code"
-    finally:
-        process.kill()
-    assert (tmp_path / "saved").exists()
-    assert refuses(port)
-
-
-def test_a_server_needs_a_gpu_of_its_own(tmp_path: Path, script) -> None:
-    command, env, _ = script
-    done = subprocess.run([*command, "--num_process", "1"], cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "give --num_process 2 or more" in done.stderr

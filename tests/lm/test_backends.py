@@ -13,20 +13,16 @@ from typing import Any
 
 import pytest
 import torch
-from pydantic import ValidationError
 
 from orchestai.config import VllmConfig
 from orchestai.errors import UserError
 from orchestai.lm import loading
-from orchestai.lm.backends import transfer, vllm_server
 from orchestai.lm.backends.base import Backend, Generation, Proof, SampleSettings
 from orchestai.lm.backends.canary import Canary, CanaryProbe
-from orchestai.lm.backends.replay import Recorder, Recording, Replay
-from orchestai.lm.backends.synced import SyncedBackend
-from orchestai.lm.backends.transformers_model import LocalBackend
-from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine, engine_rank
+from orchestai.lm.backends.synced import LocalBackend, SyncedBackend
+from orchestai.lm.backends.transfer import Folders, ModelWeights
+from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine
 from orchestai.lm.backends.vllm_server import VllmServer
-from orchestai.lm.backends.weights import Folders, ModelWeights
 from orchestai.lm.causal import CausalPolicy
 from support.models import fake_vllm
 from support.models.fake_vllm import LORA, Engine
@@ -142,71 +138,6 @@ async def test_an_engine_that_does_not_follow_is_found_out_before_anything_is_sa
     assert all(a.equal(b) for a, b in zip(before, learner.model.parameters(), strict=True)), "nothing stays disturbed"
 
 
-async def test_a_tied_output_layer_that_stays_as_it_was_is_found_out(tmp_path, monkeypatch):
-    """As on a CPU build of vLLM, where `reload_weights` renews the embeddings alone."""
-    learner = CausalPolicy(tiny_model(tied=True), ENDS)
-    engine = Engine("untied", make=lambda: tiny_model(tied=True))
-    async with opened("server", engine, tmp_path, False, monkeypatch) as backend:
-        with pytest.raises(UserError, match="its weights are stale"):
-            await follower(learner, backend).sync(0)
-    assert engine.calls.count("reload") == 2, "found out by the first disturbed part, the embeddings"
-
-
-async def test_an_engine_makes_room_for_adapters_of_any_rank():
-    """vLLM knows a few ranks only, and its own refusal does not say which key to change."""
-    assert [engine_rank(rank, SECTION) for rank in (1, 2, 8, 12, 512)] == [1, 8, 8, 16, 512]
-    with pytest.raises(UserError, match=r"planner\.language\.lora\.rank=513.*up to rank 512"):
-        engine_rank(513, SECTION)
-
-
-async def test_processes_do_not_share_an_engine(tmp_path, monkeypatch):
-    """Each samples its own tasks, but the parts of an engine that is spread over processes need the same requests."""
-    for name, module in fake_vllm.module(Engine()).items():
-        monkeypatch.setitem(sys.modules, name, module)
-    model = EngineModel("base", "float32", None, ENDS, 64)
-    with pytest.raises(UserError, match=r"vllm\.tensor_parallel_size=2.*set it to 1"):
-        VllmEngine(model, VllmConfig(tensor_parallel_size=2), Folders(tmp_path, "r"), processes=2, section=SECTION)
-    config = VllmConfig(engine_options={transfer.OPTION: transfer.TO_ENGINE})
-    with pytest.raises(UserError, match=r"weight_transfer_config: weights are taken over on the one GPU"):
-        VllmEngine(model, config, Folders(tmp_path, "r"), processes=2, section=SECTION)
-
-
-async def test_options_of_the_engine_are_its_own(tmp_path, monkeypatch):
-    engine = Engine()
-    for name, module in fake_vllm.module(engine).items():
-        monkeypatch.setitem(sys.modules, name, module)
-    for options, context in (({"max_num_seqs": 8}, 64), ({"max_num_seqs": 8, "max_model_len": 48}, 48)):
-        backend = VllmEngine(
-            EngineModel("base", "float32", None, ENDS, 64),
-            VllmConfig(engine_options=options),
-            Folders(tmp_path, "r"),
-            processes=1,
-            section=SECTION,
-        )
-        assert backend._llm.arguments["max_num_seqs"] == 8
-        assert backend._llm.arguments["max_model_len"] == context, (
-            "agents have the model's own, for which no GPU has room"
-        )
-        await backend.close()
-    with pytest.raises(ValidationError, match="max_lora_rank follows from what is trained"):
-        VllmConfig(engine_options={"max_lora_rank": 8})
-    with pytest.raises(ValidationError, match="write it as max_lora_rank"):
-        VllmConfig(engine_options={"--max-lora-rank": 8})
-
-
-@pytest.mark.parametrize("url", ["gpu7:8000", "http://gpu7:port", "http://gpu7:99999", "http://:8000", ""])
-def test_where_no_server_can_be_is_said_at_once(url):
-    """`launch vllm` would listen elsewhere, or end with a traceback, and a training would fail at its first plan."""
-    with pytest.raises(ValidationError, match="write http://HOST:PORT"):
-        VllmConfig(base_url=url)
-
-
-def test_the_path_that_other_clients_of_vllm_want_is_refused():
-    """Weights are handed over beside /v1, so the first handover would find nothing."""
-    with pytest.raises(ValidationError, match="leave out /v1"):
-        VllmConfig(base_url="http://gpu7:8000/v1/")
-
-
 async def test_an_engine_that_ceases_to_follow_is_found_out(tmp_path, monkeypatch):
     learner, engine = policy(adapters=False), Engine()
     async with opened("in process", engine, tmp_path, False, monkeypatch) as backend:
@@ -246,20 +177,6 @@ def other_than(learner: CausalPolicy) -> CausalPolicy:
     return other
 
 
-async def test_one_copy_among_many_that_does_not_follow_is_found_out():
-    """Its distance would vanish in the mean over all."""
-    learner = policy(adapters=False)
-    copies = Copies(*[learner] * 19, other_than(learner))
-
-    def canary(tolerance: float) -> Canary:
-        return Canary(learner, PROBE, tolerance, SECTION, "ray", 20)
-
-    gap = await canary(1e6).check(copies)
-    said = r"copy 19 gives .*planner\.language\.ray\.canary_tolerance.*all nodes share the files of ray\.sync_dir"
-    with pytest.raises(UserError, match=said):
-        await canary(gap / 2).check(copies)
-
-
 async def test_a_copy_that_comes_later_is_judged_before_what_it_wrote_is_given(monkeypatch):
     """By the weights that it was to have; one that proves what others proved costs the policy nothing."""
     learner, scored = policy(adapters=False), []
@@ -277,95 +194,6 @@ async def test_a_copy_that_comes_later_is_judged_before_what_it_wrote_is_given(m
     with pytest.raises(UserError, match="copy 0 gives what it writes other probabilities than the policy does"):
         await sampler.generate(PROMPTS, SEEDS, SETTINGS)
     assert scored
-
-
-async def test_many_copies_cost_the_policy_no_more_than_one(monkeypatch):
-    """It scores in one process what they write on all their nodes."""
-    learner, scored = policy(adapters=False), []
-    score = learner.score
-
-    def counting(prompts, completions, temperature):
-        scored.append(len(prompts))
-        return score(prompts, completions, temperature)
-
-    monkeypatch.setattr(learner, "score", counting)
-    counts = []
-    for engines in (1, 20):
-        canary = Canary(learner, PROBE, 0.05, SECTION, "ray", engines)
-        scored.clear()
-        assert await canary.check(LocalBackend(learner)) < 1e-5
-        await canary.strengths(LocalBackend(learner))
-        counts.append([*scored])
-    assert counts[0] == counts[1]
-
-
-async def test_a_tolerance_that_would_let_anything_pass_is_refused(tmp_path, monkeypatch):
-    async with opened("in process", Engine(), tmp_path, False, monkeypatch) as backend:
-        with pytest.raises(UserError, match="so wide that other weights would not be noticed"):
-            await follower(policy(adapters=False), backend, tolerance=1e6).sync(0)
-
-
-@pytest.mark.parametrize("kind", ["server", "in process"])
-async def test_log_probabilities_that_are_no_numbers_end_the_run(kind, tmp_path, monkeypatch):
-    """They mean that the engine's logits are broken, so what it wrote is noise (JSON has no NaN, and says null)."""
-    async with opened(kind, Engine("broken"), tmp_path, False, monkeypatch) as backend:
-        with pytest.raises(UserError, match="not finite, so what it writes is noise"):
-            await backend.generate(PROMPTS, SEEDS, SETTINGS)
-
-
-async def test_what_a_server_refuses_is_one_clear_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(vllm_server, "_TRIES", 1)
-    engine = Engine()
-    with fake_vllm.serving(engine) as url:
-        server = VllmServer(
-            VllmConfig(base_url=url), Folders(tmp_path, "r"), adapters=True, end_ids=ENDS, main=True, section=SECTION
-        )
-        await server.sync(ModelWeights(policy(adapters=True).model, main=True), 0)
-        engine.adapters.clear()  # it was restarted
-        with pytest.raises(UserError, match=r"no completion \(HTTP 404.*does not exist"):
-            await server.generate(PROMPTS, SEEDS, SETTINGS)
-    with pytest.raises(UserError, match=r"is the server running, and as docs/machines/rollouts\.md says"):
-        await server.generate(PROMPTS, SEEDS, SETTINGS)
-    await server.close()
-
-
-def test_without_vllm_the_remedy_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(UserError, match=r"pip install 'orchestai\[gpu\]'"):
-        VllmEngine(
-            EngineModel("m", "float32", None, ENDS, 9),
-            VllmConfig(),
-            Folders(tmp_path, "r"),
-            processes=1,
-            section=SECTION,
-        )
-
-
-async def test_a_recording_gives_what_was_written_and_nothing_else(tmp_path):
-    path = tmp_path / "recording.jsonl"
-    local = LocalBackend(policy(adapters=False))
-    recorder = Recorder(local, Recording(path, read=False))
-    weights = ModelWeights(tiny_model(), main=False)
-    recorded = []
-    for version in (0, 3):
-        await recorder.sync(weights, version)
-        recorded.append(await recorder.generate(PROMPTS, SEEDS, SETTINGS))
-
-    replay = Replay(Recording(path, read=True))
-    for version, generation in zip((0, 3), recorded, strict=True):
-        await replay.sync(weights, version)
-        again = await replay.generate(PROMPTS, SEEDS, SETTINGS)
-        assert again.policy_version == generation.policy_version == version
-        for one, other in zip(again.completions, generation.completions, strict=True):
-            assert one.ids.equal(other.ids)
-            assert one.logp.equal(other.logp), "bit for bit"
-            assert one.ended == other.ended
-    for other in ([PROMPTS[:1], [9], SETTINGS], [PROMPTS[:1], [1], SampleSettings(0.7, 12)]):
-        with pytest.raises(UserError, match=r"holds no completion [0-9a-f]{16} \(a prompt of 3 tokens, seed"):
-            await replay.generate(*other)
-    await replay.sync(weights, 4)
-    with pytest.raises(UserError, match="policy version 4"):
-        await replay.generate(PROMPTS, SEEDS, SETTINGS)
 
 
 async def test_the_model_itself_stamps_what_it_writes():

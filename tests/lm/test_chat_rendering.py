@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from orchestai.errors import UserError
-from orchestai.lm.chat_rendering import IncrementalChatRenderer, prompt_ids
+from orchestai.lm.chat_rendering import IncrementalChatRenderer
 from support.repository import REPOSITORY
 
 CHATML = """\
@@ -240,17 +239,6 @@ def test_a_template_that_rewrites_turns_says_so(name, thinking):
     assert (expected in renderer.forks) if expected else renderer.forks == ""
 
 
-def test_qwen3_reads_each_turn_as_its_template_writes_it():
-    tokenizer, renderer = load("qwen3")
-    messages = [{"role": "user", "content": "Q"}]
-    read = renderer.render(messages)
-    assert tokenizer.decode(read).endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
-    messages += [{"role": "assistant", "content": "A"}, {"role": "user", "content": "Q2"}]
-    after = renderer.extend(read, [*tokenizer("A").input_ids, *renderer.end_ids], True, messages, 2)
-    assert "<|im_start|>assistant\nA<|im_end|>" in tokenizer.decode(after)
-    assert after[: len(read)] != read
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_told_cannot_end_a_turn(name):
     tokenizer, renderer = load(name)
@@ -262,26 +250,8 @@ def test_what_is_told_cannot_end_a_turn(name):
     ]
 
 
-def test_what_a_template_does_not_know_is_told_by_the_user():
-    tokenizer, renderer = load("gemma")
-    messages = [("system", "S"), ("user", "U"), ("assistant", "A"), ("tool", "T"), ("user", "V")]
-    text = tokenizer.decode(renderer.render([{"role": role, "content": words} for role, words in messages]))
-    assert text == (
-        "<s><start_of_turn>user\nS\n\nU<end_of_turn>\n<start_of_turn>model\nA<end_of_turn>\n"
-        "<start_of_turn>user\n<tool_response>\nT\n</tool_response>\n\nV<end_of_turn>\n<start_of_turn>model\n"
-    )
-
-
 def test_a_model_without_template_gets_the_plain_one():
     tokenizer, renderer = load("no template")
     text = tokenizer.decode(renderer.render([{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]))
     assert text == "system:\nS\nuser:\nU\nassistant:\n"
     assert renderer.end_ids == {tokenizer.eos_token_id}
-
-
-def test_a_template_that_refuses_everything_is_the_users_to_mend():
-    refusing = tokenizer_for("{{ raise_exception('no') }}", "</s>")
-    with pytest.raises(UserError, match=r"^agents\.models\.critic: .*chat template refuses a conversation of user"):
-        IncrementalChatRenderer(refusing, key="agents.models.critic").render([{"role": "user", "content": "x"}])
-    with pytest.raises(UserError, match=r"^workers\.models\.small\.name: .*chat template refuses"):
-        prompt_ids(refusing, [("user", "x")], key="workers.models.small.name")

@@ -6,14 +6,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import numpy
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaForCausalLM, PreTrainedModel
 
 from orchestai.config import ModelConfig
 from orchestai.lm import weights
-from orchestai.lm.default_dtype import ThreadDefaultDtype
 from support.models.architectures import CONFIGS, model_of
 from support.models.language_model import save_tiny_model
 
@@ -64,13 +62,3 @@ def test_it_is_the_model_that_transformers_builds(name: str, dtype: torch.dtype,
     parameters = dict(loaded.named_parameters())
     for key, parameter in whole.named_parameters():
         assert torch.equal(parameters[key], parameter.to(dtype)), key
-
-
-def test_what_says_its_dtype_keeps_it() -> None:
-    with ThreadDefaultDtype(torch.bfloat16):
-        default = [torch.empty(1, dtype=None), torch.full((1,), 0.5), torch.tensor(1.0), torch.arange(0, 1, 0.5)]
-        own = [torch.zeros(1, dtype=torch.float32), torch.ones(1).float(), torch.asarray(numpy.ones(1, numpy.float32))]
-        whole = [torch.tensor([1]), torch.arange(3), torch.full((1,), 2)]
-    assert {each.dtype for each in default} == {torch.bfloat16}
-    assert {each.dtype for each in own} == {torch.float32}
-    assert {each.dtype for each in whole} == {torch.int64}

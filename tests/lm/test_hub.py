@@ -11,7 +11,7 @@ import pytest
 from huggingface_hub import constants
 
 from orchestai.errors import UserError
-from orchestai.lm.hub import locate
+from orchestai.lm.local_models import locate
 from support.models.language_model import save_tiny_model
 
 KEY = "planner.language.model"
@@ -73,17 +73,6 @@ def refused(name: str) -> str:
     return said
 
 
-def test_a_folder_is_itself_and_nobody_is_asked(hub: type[Hub], tmp_path: Path) -> None:
-    assert locate(str(tmp_path), KEY) == str(tmp_path)
-    assert not hub.asked
-
-
-@pytest.mark.parametrize("name", ["/nope", "./nope", "../nope", "~/nope-there-is-no-such-folder"])
-def test_a_path_that_is_no_folder_is_no_name(hub: type[Hub], name: str) -> None:
-    assert f"no folder {name}" in refused(name)
-    assert not hub.asked
-
-
 def test_the_hub_is_asked_once(hub: type[Hub]) -> None:
     assert locate("known/model", KEY) == "known/model"
     assert hub.asked == ["/api/models/known/model"]
@@ -93,16 +82,6 @@ def test_the_hub_is_asked_once(hub: type[Hub]) -> None:
     assert len(hub.asked) == 2
 
 
-def test_a_hub_out_of_order_may_still_have_the_files(hub: type[Hub]) -> None:
-    assert locate("broken/model", KEY) == "broken/model"
-
-
 def test_without_a_network_the_cache_has_it_or_nobody(cache: Path) -> None:
     assert locate("cached/model", KEY) == str(cache)
     assert "the hub cannot be reached" in refused("other/model")
-
-
-def test_offline_by_ones_own_wish(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert locate("cached/model", KEY) == str(cache)
-    assert "offline mode" in refused("other/model")

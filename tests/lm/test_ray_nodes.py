@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import torch
 
 from orchestai.config import PlaceConfig, RayConfig, RaySamplingConfig
-from orchestai.errors import InfrastructureError, UserError
+from orchestai.errors import UserError
 from orchestai.lm import loading, weights
 from orchestai.lm.backends.base import Generates, SampleSettings
 from orchestai.lm.backends.canary import Canary, CanaryProbe
 from orchestai.lm.backends.synced import SyncedBackend
-from orchestai.lm.backends.weights import Folders, ModelWeights
+from orchestai.lm.backends.transfer import Folders, ModelWeights
 from orchestai.lm.causal import CausalPolicy
 from support.cluster.simulated import simulated_cluster
 from support.models.fake_vllm import LORA
@@ -139,20 +137,4 @@ async def test_an_actor_that_comes_later_with_another_model_is_refused_before_it
             await compare(learner, sampler, 0)
     assert "have the same model under adapters" in str(refused.value)
     assert not any(name in str(refused.value) for name in before)
-    await backend.close()
-
-
-async def test_without_any_node_left_it_is_the_infrastructure_that_failed(nodes: Any, tmp_path: Path) -> None:
-    learner = policy(tmp_path, adapters=False)
-    backend = on_nodes(learner, tmp_path / "sync")
-    await backend.sync(ModelWeights(learner.model, main=True), 0)
-    backend._pool._config = RayConfig(wait_s=1.0)
-    names = [(await seat.actor.installed.remote(()))[0] for seat in backend._pool._seats]
-    actors = [psutil.Process(int(re.search(r"process (\d+)", name)[1])) for name in names]
-    for node in list(nodes.worker_nodes):
-        nodes.remove_node(node, allow_graceful=False)
-    psutil.wait_procs(actors, timeout=60)
-    with pytest.raises(InfrastructureError) as failed:
-        await backend.generate(PROMPTS, SEEDS, SETTINGS)
-    assert failed.value.kind == "node"
     await backend.close()

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from orchestai.lm.caches.padded_cache import common_start
-from orchestai.lm.caches.prefix_store import PrefixStore
-from orchestai.lm.text_generation import CancelledDecodingError, Decoder, Reply, Row
+from orchestai.lm.text_generation import Decoder, PrefixStore, Reply, Row, common_start
 from support.models.language_model import tiny_model, tiny_tokenizer
 
 PREFIX = "Worked examples that every prompt begins with. "
@@ -122,8 +120,3 @@ def test_replies_end_at_stop_strings_limits_and_end_tokens(decoder: Decoder) -> 
     (ended,) = decode(Decoder(ending, tiny_tokenizer()), [row("a")])
     assert (ended.text, ended.tokens) == ("", 1)
     assert [reply.truncated for reply in (free, short, stopped, ended)] == [True, True, False, False]
-
-
-def test_decoding_can_be_cancelled(decoder: Decoder) -> None:
-    with pytest.raises(CancelledDecodingError):
-        decoder.decode([row("a")], lambda index, reply: None, cancelled=lambda: True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -11,9 +10,9 @@ from peft import LoraConfig
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from orchestai.lm import weight_layout
+from orchestai.lm import sampling
 from orchestai.lm.causal import CausalPolicy
-from orchestai.lm.weight_layout import blocked_weights, has_blocks
+from orchestai.lm.sampling import blocked_weights, has_blocks
 from support.models.architectures import SIZE, model_of
 
 PROMPTS = [torch.arange(first, first + 7) for first in (1, 1, 20)]
@@ -21,7 +20,7 @@ PROMPTS = [torch.arange(first, first + 7) for first in (1, 1, 20)]
 
 @pytest.fixture(autouse=True)
 def _even_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weight_layout, "_CACHED", 0)
+    monkeypatch.setattr(sampling, "_CACHED", 0)
 
 
 @pytest.fixture(autouse=True)
@@ -54,29 +53,10 @@ def test_products_are_the_same_up_to_rounding(rows: int, dtype: torch.dtype, bia
         torch.testing.assert_close(layer(states), plain, atol=1e-5 if dtype == torch.float32 else 2e-2, rtol=0)
 
 
-def test_bfloat16_stays_as_it_is_where_the_processor_has_no_instructions_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """oneDNN refuses to make blocks there, and every bfloat16 model beyond 32 MiB failed to decode."""
-    assert has_blocks(torch.float32)
-    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
-    layer = nn.Sequential(nn.Linear(96, 70)).to(torch.bfloat16)
-    with blocked_weights(layer):
-        assert changed(layer) == []
-
-
-def test_the_layers_are_themselves_again_afterwards_even_after_an_error() -> None:
-    model = llama()
-    with pytest.raises(KeyError), blocked_weights(model):
-        assert len(changed(model)) == 22  # seven in each layer of three, and the output layer
-        raise KeyError
-    assert not changed(model)
-
-
 def test_completions_are_those_of_plain_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = CausalPolicy(llama(), frozenset({0}))
     blocked = policy.sample(PROMPTS, range(3), temperature=1.0, max_new_tokens=20)
-    monkeypatch.setattr(weight_layout, "_CACHED", 2**25)
+    monkeypatch.setattr(sampling, "_CACHED", 2**25)
     plain = policy.sample(PROMPTS, range(3), temperature=1.0, max_new_tokens=20)
     scores = policy.score(PROMPTS, [row.ids for row in blocked], 1.0)
     for one, other, logp in zip(blocked, plain, scores.logp, strict=True):
@@ -111,31 +91,3 @@ def test_adapters_are_sampled_with() -> None:
     scores = policy.score(PROMPTS, [row.ids for row in written], 1.0)
     for row, logp in zip(written, scores.logp, strict=True):
         torch.testing.assert_close(row.logp, logp[: len(row.ids)].detach(), atol=1e-5, rtol=0)
-
-
-def untouched() -> Iterator[nn.Module]:
-    yield nn.Linear(8, 8, dtype=torch.float64)
-    yield nn.Linear(8, 8, device="meta")
-    hooked = nn.Linear(8, 8)
-    hooked.forward = hooked.forward  # type: ignore[method-assign]  # as a library does that wraps it
-    yield hooked
-
-    class Scaled(nn.Linear):
-        pass
-
-    yield Scaled(8, 8)
-
-
-def test_other_layers_stay_as_they_are() -> None:
-    for layer in untouched():
-        forward = vars(layer).get("forward")
-        with blocked_weights(layer):
-            assert vars(layer).get("forward") is forward
-        assert vars(layer).get("forward") is forward
-
-
-def test_small_models_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weight_layout, "_CACHED", 2**25)
-    model = llama()
-    with blocked_weights(model):
-        assert not changed(model)

@@ -1,6 +1,5 @@
 """The base planner: shipped, begun with, kept while a pool is learned, and told apart from others."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ import torch
 
 from orchestai.config import Config
 from orchestai.data.training_file import TrainingExample, save_training_data
-from orchestai.errors import UserError
 from orchestai.planner.base_files import CARD, WEIGHTS, base_folder, digest_of, read_card
 from orchestai.planner.checkpoint import load_planner
 from orchestai.training.supervised.train import train
@@ -73,23 +71,6 @@ def test_a_pool_is_learned_and_steps_and_edges_stay_as_they_were(trained: Path) 
     [plan], [other] = (planner.plan_instructions([TEXT]) for planner in (learned, base))
     assert plan.confidence == pytest.approx(other.confidence)
     assert {step.worker for step in plan.workflow.subtasks[:2]} == {"sums"}  # as the examples say, not the cards
-
-
-def test_another_base_is_refused_with_both_names(trained: Path, tmp_path: Path) -> None:
-    shutil.copytree(base_folder("shipped"), tmp_path / "mine")
-    content = bytearray((tmp_path / "mine" / WEIGHTS).read_bytes())
-    content[-1] ^= 1
-    (tmp_path / "mine" / WEIGHTS).write_bytes(content)
-    with pytest.raises(UserError) as raised:
-        load_planner(trained, config(base=str(tmp_path / "mine")).planner, config().workers)
-    assert digest_of("shipped") in str(raised.value)
-    assert digest_of(str(tmp_path / "mine")) in str(raised.value)
-
-
-@pytest.mark.parametrize("planner", [{"d_model": 64}, {"base": "nowhere"}])
-def test_a_base_that_does_not_fit_or_is_absent_says_so(planner: dict[str, object]) -> None:
-    with pytest.raises(UserError, match=r"planner\."):
-        load_planner("base", config(**planner).planner, config().workers)
 
 
 def test_the_card_tells_what_was_learned_and_the_weights_are_small() -> None:

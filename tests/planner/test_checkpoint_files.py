@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestai.planner.checkpoint_files import FIRST, LAST, METADATA, last_of, locate
+from orchestai.planner.checkpoint_files import FIRST, LAST, METADATA, locate
 
 
 def make(path: Path, *, language: bool) -> Path:
@@ -28,11 +28,3 @@ def test_a_run_s_folder_stands_for_its_latest_planner(tmp_path: Path, language: 
     last = make(tmp_path / LAST, language=language)
     assert locate(tmp_path) == last
     assert locate(first) == first
-
-
-@pytest.mark.parametrize("language", [False, True])
-def test_of_a_job_s_results_it_is_the_best_that_phase_2_kept(tmp_path: Path, language: bool) -> None:
-    """SageMaker's `model/` has no last policies, so the results of one job could not begin the next."""
-    make(tmp_path / FIRST, language=language)
-    best = make(tmp_path / "phase2_best.pth", language=language)
-    assert locate(tmp_path) == best == last_of(tmp_path)

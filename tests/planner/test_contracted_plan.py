@@ -9,17 +9,15 @@ import numpy as np
 import pytest
 
 from orchestai import Contract, Orchestrator
-from orchestai.cli.serving.run_view import chances
-from orchestai.data.fit_estimate import fit_estimate
+from orchestai.cli.run_view import chances
+from orchestai.data.step_attempts import fit_estimate
 from orchestai.estimate.pool_estimate import PoolEstimate
 from orchestai.execution.contract.trimming import ContractError
-from orchestai.execution.reward_reference import Reference
 from orchestai.planner.base import Plan
 from orchestai.planner.contracted_plan import KEPT
 from orchestai.planner.outlook import PoolOutlook
 from orchestai.planner.planning_queue import PlanningQueue
-from orchestai.planner.serving import Preferred, ServedPlanner
-from orchestai.preference import Preference
+from orchestai.planner.serving import ServedPlanner
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Subtask, Workflow
@@ -58,36 +56,6 @@ def asked(result) -> list[tuple[str, ...]]:
     return [one.workers for one in result.workflow.subtasks]
 
 
-async def preferred(estimate: PoolEstimate | None, contract: Contract, workers: tuple[str, str]):
-    """The result of a run whose planner has learned preferences, and chooses these workers; what it was asked for."""
-    seen: list[Preference | None] = []
-
-    def by_preference(tasks: Sequence[Task], preferences: Sequence[Preference | None]) -> list[Plan]:
-        seen.extend(preferences)
-        workflow = plan().workflow.replace({"1": {"worker": workers[0]}, "2": {"worker": workers[1]}})
-        return [replace(plan(), workflow=workflow, preference=one) for one in preferences]
-
-    outlook = None if estimate is None else PoolOutlook(estimate)
-    how = Preferred(by_preference, Reference(0.5, 1800_000.0, "given"))
-    async with Orchestrator.open(None, settings(), log=None) as o:
-        served = ServedPlanner("learned", lambda tasks: [plan()] * len(tasks), outlook=outlook, preferred=how)
-        o._planning = PlanningQueue(served)
-        return await o.run(INSTRUCTION, contract, answer="text"), seen
-
-
-async def test_a_planner_that_has_learned_preferences_chooses_where_no_estimate_does(estimate):
-    """The estimate solves more at less cost. An hour at a dollar is half of the price where a typical run takes half of
-    one."""
-    contract = Contract(prefer=0.2, hour_usd=1.0)
-    result, seen = await preferred(None, contract, ("dear", "cheap"))
-    assert (asked(result), seen) == ([("dear",), ("cheap",)], [Preference(0.2, 0.5)])
-    assert not result.receipt.changes
-    result, _ = await preferred(estimate, contract, ("dear", "cheap"))
-    assert asked(result) == asked(await answer(estimate, contract)) != [("dear",), ("cheap",)]
-    result, seen = await preferred(estimate, Contract(), ("dear", "cheap"))
-    assert (asked(result), seen) == ([("cheap",), ("cheap",)], [])
-
-
 async def test_of_steps_unlike_all_that_were_logged_nobody_says_what_to_expect(estimate):
     """It thought that 42 % of the natural tasks would be solved, as of its suite's; none was."""
     strange = ("Prove the lemma by induction", "Paint the fence green")
@@ -101,22 +69,10 @@ async def test_of_steps_unlike_all_that_were_logged_nobody_says_what_to_expect(e
         await answer(estimate, Contract(min_success=0.1), made)
 
 
-async def test_a_plan_whose_workers_it_does_not_know_keeps_them(estimate):
-    """Of another pool the estimate knew a calculator alone, gave it every step, and nobody answered."""
-    other = replace(estimate, workers=("cheap", "one that is gone"))
-    strange = replace(plan(), workflow=plan().workflow.replace({"1": {"worker": "dear"}}))
-    result = await answer(other, Contract(prefer=1.0), strange)
-    assert (asked(result), result.receipt.changes) == ([("dear",), ("cheap",)], (KEPT,))
-    result = await answer(other, Contract(prefer=1.0))
-    assert (asked(result), result.receipt.changes) == ([("cheap",), ("cheap",)], ())
-    sure = await answer(other, Contract(prefer=1.0, min_success=0.1), strange)
-    assert asked(sure) == [("cheap",), ("cheap",)], "what it promises it has to know"
-
-
 async def test_where_other_limits_forbid_its_choice_or_min_success_asks_for_another_the_estimate_chooses(estimate):
-    sure, _ = await preferred(estimate, Contract(prefer=0.2, min_success=0.5), ("cheap", "cheap"))
+    sure = await answer(estimate, Contract(prefer=0.2, min_success=0.5))
     assert sorted(asked(sure)) == [("cheap",), ("dear",)]
-    allowed, _ = await preferred(estimate, Contract(prefer=0.9, allow=("cheap",)), ("dear", "dear"))
+    allowed = await answer(estimate, Contract(prefer=0.9, allow=("cheap",)))
     assert asked(allowed) == [("cheap",), ("cheap",)]
 
 
@@ -166,35 +122,6 @@ async def test_min_success_takes_the_cheapest_choice_that_reaches_it_or_asks_nob
         await answer(estimate, Contract(min_success=0.8, max_cost_usd=0.03))
     only = await answer(estimate, Contract(min_success=0.0, allow=("dear",)))
     assert asked(only) == [("dear",), ("dear",)]
-
-
-async def test_where_nobody_knows_the_receipt_says_so_and_promises_are_refused(estimate):
-    unknown = await answer(None, Contract())
-    assert "nobody knows" in " ".join(chances(unknown.receipt))
-    with pytest.raises(ContractError, match=r"min_success=0\.5: this planner has no estimate"):
-        await answer(None, Contract(min_success=0.5))
-    with pytest.raises(ContractError, match=r"prefer=0\.5: this planner has no estimate"):
-        await answer(None, Contract(prefer=0.5))
-    with pytest.raises(ContractError, match=r"nobody knows how sure this plan is"):
-        await answer(estimate, Contract(min_success=0.5), plan(confidence=None))
-    unsure = await answer(estimate, Contract(prefer=1.0), plan(confidence=None))
-    assert asked(unsure) == [("dear",), ("dear",)]
-    assert (unsure.receipt.forecast.success, unsure.receipt.success) == (None, None)
-    assert unsure.receipt.forecast.cost_usd == pytest.approx(2 * USD["dear"], rel=0.05)
-    never_whole = replace(
-        estimate, known=replace(estimate.known, task_types=("string",) * len(estimate.known.task_types))
-    )
-    assert (await answer(never_whole, Contract())).receipt.best_single is None
-
-
-async def test_a_step_of_an_unknown_kind_is_nobodys_guess(estimate):
-    made = plan()
-    workflow = made.workflow.replace({"2": {"task_type": "date"}})
-    result = await answer(estimate, Contract(prefer=1.0), replace(made, workflow=workflow))
-    assert asked(result) == [("cheap",), ("cheap",)]
-    assert result.receipt.changes[-1] == KEPT
-    assert result.receipt.forecast is None
-    assert result.receipt.success is None
 
 
 @pytest.mark.parametrize(

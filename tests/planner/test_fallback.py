@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
 from orchestai.outcome import Unscorable
 from orchestai.planner.base import Plan
-from orchestai.planner.fallback import FallbackPlanner
-from orchestai.preference import Preference
+from orchestai.planner.serving import FallbackPlanner
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
 
@@ -78,30 +76,3 @@ def test_where_the_last_makes_no_plan_the_first_valid_one_is_taken() -> None:
     assert made[0].planned_by == "lead, as lead was not sure (0.10); other made no plan (no subtask)"
     assert (made[1].workflow, made[1].error) == (None, "no subtask")
     assert made[1].planned_by == "other, as lead made an invalid plan"
-
-
-class Choosy(Fixed):
-    """Has learned preferences, and says by which it planned."""
-
-    prefers = True
-
-    def plan(self, tasks: Sequence[Task], *, preferences: Sequence[Preference | None] | None = None) -> list[Plan]:
-        plans = super().plan(tasks)
-        return (
-            plans
-            if preferences is None
-            else [replace(p, preference=q) for p, q in zip(plans, preferences, strict=True)]
-        )
-
-
-def test_preferences_go_to_those_who_have_learned_them() -> None:
-    lead, other = Choosy(plan(confidence=1.0), plan(confidence=0.1)), Fixed(plan("other"), plan("other"))
-    both = FallbackPlanner({"lead": lead, "other": other}, 0.5)
-    asked = [Preference(0.2), Preference(0.7)]
-    assert both.prefers
-    assert [p.preference for p in both.plan(tasks(2), preferences=asked)] == [Preference(0.2), None]
-    assert [p.preference for p in both.plan(tasks(2))] == [None, None]
-    lead.prefers = False
-    unlearned = FallbackPlanner({"lead": lead}, 0.5)
-    assert not unlearned.prefers
-    assert unlearned.plan(tasks(1), preferences=asked)[0].preference is None

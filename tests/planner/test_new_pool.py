@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
 from orchestai.config import Config
 from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
@@ -111,12 +110,3 @@ def test_a_worker_added_in_the_place_of_another_gets_its_steps_by_what_its_card_
 
 def test_an_unrelated_worker_added_changes_nothing(checkpoint):
     assert chosen(checkpoint, config(CARDS | {"painter": "Paints pictures in oil."}, new=True)) == STEPS
-
-
-def test_prices_are_read_from_the_cards_at_hand(checkpoint):
-    dearer = config(CARDS, new=True, words=2e-5)
-    assert chosen(checkpoint, dearer) == STEPS
-    planners = [load_planner(checkpoint, s.planner, s.workers) for s in (config(CARDS), dearer)]
-    before, after = (planner.card_features for planner in planners)
-    assert not torch.equal(before[0], after[0])
-    assert torch.equal(before[1:], after[1:])

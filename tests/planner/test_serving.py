@@ -10,8 +10,7 @@ import torch
 
 from orchestai import Orchestrator
 from orchestai.config import Config
-from orchestai.errors import UserError
-from orchestai.planner.checkpoint import load_planner, save_planner
+from orchestai.planner.checkpoint import save_planner
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.tasks.asked_task import asked_task
 from orchestai.workers.pool import worker_cards
@@ -74,26 +73,3 @@ def test_an_unsure_plan_is_followed_only_where_the_configuration_says_so(
         assert result.receipt.confidence is None
         assert [subtask.instruction for subtask in result.workflow.subtasks] == [INSTRUCTION]
         assert result.workflow.subtasks[0].worker == ("dear" if name == "whole:dear" else "cheap")
-
-
-def test_a_fallback_that_does_not_exist_is_refused_by_its_key(checkpoint: Path) -> None:
-    with (
-        pytest.raises(UserError, match="fallback"),
-        Orchestrator.open(checkpoint, settings(fallback=("nobody",)), log=None),
-    ):
-        pass
-
-
-@pytest.mark.parametrize(("planner", "said"), [({}, True), ({"fallback": ()}, False), ({"min_confidence": 0}, False)])
-def test_a_confidence_that_was_not_fitted_is_said_where_it_would_count(
-    checkpoint: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, planner: dict[str, Any], said: bool
-) -> None:
-    config = settings()
-    loaded = load_planner(checkpoint, config.planner, config.workers)
-    assert isinstance(loaded, PlannerModel)
-    loaded.confidence.forget()
-    save_planner(tmp_path / "unfitted.pth", loaded, config)
-    with Orchestrator.open(tmp_path / "unfitted.pth", settings(**planner), log=None) as orchestrator:
-        result = orchestrator.run_sync(INSTRUCTION, answer="text")
-    assert result.receipt.planner == str(tmp_path / "unfitted.pth")
-    assert ("its confidence was not fitted" in caplog.text) == said

@@ -16,9 +16,9 @@ from orchestai.lm import loading
 from orchestai.lm.backends.base import Backend, SampleSettings
 from orchestai.lm.backends.canary import Canary, CanaryProbe
 from orchestai.lm.backends.synced import SyncedBackend
+from orchestai.lm.backends.transfer import Folders, ModelWeights
 from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine
 from orchestai.lm.backends.vllm_server import VllmServer
-from orchestai.lm.backends.weights import Folders, ModelWeights
 from orchestai.lm.causal import CausalPolicy
 from real_vllm.gaps import Gaps
 from real_vllm.servers import CONTEXT, OPTIONS, end, make_model, serving

@@ -16,9 +16,8 @@ import torch
 from orchestai.config import VllmConfig
 from orchestai.errors import UserError
 from orchestai.lm.backends import transfer, vllm_engine
-from orchestai.lm.backends.handover import ByFolder, ByTransfer
+from orchestai.lm.backends.transfer import ByFolder, ByTransfer, Folders, ModelWeights
 from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine
-from orchestai.lm.backends.weights import Folders, ModelWeights
 from real_vllm.gaps import Gaps
 from real_vllm.servers import CONTEXT, OPTIONS, serving
 from real_vllm.test_backends import ENDS, PROMPTS, SECTION, SEEDS, SETTINGS, check, client, policy

@@ -37,6 +37,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     ),
     "grpo_language": (
         *(*_PHASE2, "--checkpoint", str(LANGUAGE), "planner.kind=language", "training.phase2_rl.learning_rate=1e-3"),
+        "training.phase2_rl.loss_type=dapo",
     ),
     "mt_grpo_agents": (
         *("agents", "train", "tool_use", *_AGENTS, "agents.credit=turn", "agents.workflow_args.max_calls=2"),

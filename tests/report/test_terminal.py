@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from pathlib import Path
@@ -10,17 +9,11 @@ from pathlib import Path
 import pytest
 
 from orchestai.cli import main
-from orchestai.cli.options import print_words
 from orchestai.errors import UserError
 from support.report.folders import judged_record
 from support.report.hostile_text import HOSTILE
 
 ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2028\u2029\u2066-\u2069]")
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_problems_with_hostile_names_and_lines_are_told_in_plain_letters(
@@ -40,15 +33,6 @@ def test_problems_with_hostile_names_and_lines_are_told_in_plain_letters(
     assert left.value.code == 0
     assert "not an execution" in said.err
     assert ACTING.findall(said.out + said.err) == []
-
-
-def test_words_of_models_act_on_no_terminal_and_reach_files_as_they_are() -> None:
-    terminal, file = Terminal(), io.StringIO()
-    for text in HOSTILE:
-        print_words(text, terminal)
-        print_words(text, file)
-    assert ACTING.findall(terminal.getvalue()) == []
-    assert file.getvalue() == "".join(f"{text}\n" for text in HOSTILE)
 
 
 def test_errors_that_quote_others_act_on_no_terminal(

@@ -11,12 +11,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="starlette is not installed (pip install 'orchestai[serve]')")
 
-import shutil
-import signal
-import subprocess
-import sys
 import threading
-import time
 
 import httpx2 as httpx
 import uvicorn
@@ -24,7 +19,7 @@ import uvicorn
 from orchestai.errors import UserError
 from orchestai.report import watch
 from support.report import page as report_page
-from support.report.folders import judged_record, served_record, write_log, write_phase2
+from support.report.folders import served_record, write_log, write_phase2
 
 
 @contextmanager
@@ -70,16 +65,6 @@ def test_the_page_follows_the_run_which_stays_as_it_is(
         assert any(line == "event: changed" for line in events)
     shown.write_text(httpx.get(address).text)
     assert points(shown) == 5
-
-
-def test_a_page_is_made_again_only_after_a_rest(tmp_path: Path) -> None:
-    run = watch.WatchedRun([write_phase2(tmp_path / "run")], tmp_path)
-    asyncio.run(run.refresh())
-    write_phase2(tmp_path / "run", updates=5)
-    run._took = 1000.0
-    assert not run.due
-    run._took = 0.0
-    assert run.due
 
 
 def test_new_feedback_on_served_runs_makes_a_page_though_no_log_has_changed(tmp_path: Path) -> None:
@@ -128,36 +113,3 @@ def test_nothing_but_the_page_and_its_chunks_is_served(address: str, tmp_path: P
     reply = httpx.get(address, headers={"origin": address})
     assert reply.headers["x-frame-options"] == "DENY"
     assert "connect-src 'self'" in reply.text.replace("&#39;", "'")
-
-
-def test_a_log_too_large_for_the_page_is_served_in_chunks(tmp_path: Path) -> None:
-    logs = write_log(tmp_path / "logs", [judged_record()])
-    with watching(watch.WatchedRun([logs], tmp_path, most_embedded=100)) as address:
-        httpx.get(address)
-        assert httpx.get(f"{address}/watch.chunks/0.js").text.startswith("orchestaiChunk(0,")
-
-
-def test_a_removed_folder_is_told_in_words(address: str, tmp_path: Path) -> None:
-    shutil.rmtree(tmp_path / "run")
-    reply = httpx.get(address)
-    assert (reply.status_code, "no such file or folder" in reply.text) == (503, True)
-
-
-def test_ctrl_c_is_how_a_watch_ends(tmp_path: Path) -> None:
-    """It was told as an interrupted training, to be resumed."""
-    command = [sys.executable, "-m", "orchestai.cli", "watch", str(tmp_path), "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        assert process.stderr.readline().startswith("watching at http://127.0.0.1:")
-        time.sleep(1)  # until uvicorn listens to signals
-        process.send_signal(signal.SIGINT)
-        assert (process.wait(30), process.stderr.read()) == (0, "")
-
-
-def test_a_taken_port_and_an_absent_folder_are_refused_with_a_remedy(tmp_path: Path) -> None:
-    with watch._listen(0) as taken:
-        taken.listen()
-        with pytest.raises(UserError, match="choose another --port"):
-            watch.watch([tmp_path], taken.getsockname()[1], print)
-    with pytest.raises(UserError, match="no such file"):
-        watch.watch([tmp_path / "absent"], 0, print)

@@ -2,10 +2,8 @@
 
 import pytest
 
-from orchestai.outcome import Scored, Unscorable
+from orchestai.outcome import Scored
 from orchestai.rewards.answers import (
-    brevity,
-    exact_match,
     f1,
     f1_reward_fn,
     normalize_answer,
@@ -32,14 +30,6 @@ from orchestai.tasks.task import Task
 )
 def test_normalisation_is_that_of_each_official_script(suite, text, expected):
     assert normalize_answer(text, suite) == expected
-
-
-def test_any_answer_may_match():
-    assert exact_match("the 14 December 1972", ["May 1961", "14 December 1972"]) == 1.0
-    assert exact_match("December", ["14 December 1972"]) == 0.0
-    assert exact_match("", []) == 0.0
-    assert exact_match("Beyoncé", ["Beyonce\u0301"]) == 0.0
-    assert exact_match("Beyoncé", ["Beyonce\u0301"], "nq_open") == 1.0
 
 
 @pytest.mark.parametrize(
@@ -74,15 +64,3 @@ def test_rewards_go_by_the_tasks_suite():
     assert search_reward_fn(task, "yes it is", None) == Scored(0.0)
     assert f1_reward_fn(task, "yes it is", None) == Scored(0.0)
     assert f1_reward_fn(task.model_copy(update={"suite": "written"}), "yes it is", None) == Scored(0.5)
-
-
-def test_a_question_without_an_answer_cannot_be_judged():
-    task = Task(task_id="given", suite="given", instruct_prompt="Why?")
-    assert search_reward_fn(task, "because", None) == Unscorable("task", "nobody knows the answer to task given")
-
-
-def test_a_text_is_not_short_for_want_of_blanks():
-    """TriviaQA's rules read `one,two` as two words, so passages copied with commas for blanks would hold the answer."""
-    for text in ("one two three four", "one,two_three\nfour."):
-        assert (brevity(text, 4), brevity(text, 2)) == (1.0, 0.5)
-    assert brevity("", 2) == 1.0

@@ -2,11 +2,9 @@
 
 import pytest
 
-from orchestai.errors import UserError
 from orchestai.outcome import Scored, Unscorable
-from orchestai.rewards.numeric import first_number, numeric_reward_fn
-from orchestai.rewards.scorers import find_rewards, find_scorer, judge, refuse_unscorable
-from orchestai.rewards.unit_tests import code_reward_fn
+from orchestai.rewards.maths import first_number, numeric_reward_fn
+from orchestai.rewards.scorers import judge
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 
@@ -106,51 +104,8 @@ def test_a_task_may_set_its_own_tolerance():
     assert [numeric_reward_fn(close, text, None).value for text in ("95", "94.9")] == [1.0, 0.0]
 
 
-def test_earlier_names_and_the_tasks_own_agree():
-    assert find_scorer("code_reward_fn") is find_scorer("unit_tests") is code_reward_fn
-    with pytest.raises(ValueError, match=r"exact.*MODULE:NAME.*'numeric'"):
-        find_scorer("numerics")
-
-
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        (task(), "neither tests nor answers"),
-        (task(" ", scorer="exact"), "exact"),
-        (task("many", scorer="numeric"), "many"),
-        (task("1", scorer="unit_tests"), "no tests"),
-        (task("1", scorer="nothing"), "nothing"),
-        (task(scorer="nowhere:scorer"), "nowhere:scorer"),
-    ],
-)
-def test_what_cannot_be_scored_is_refused_with_its_line(asked, words):
-    with pytest.raises(UserError, match=rf"^own\.jsonl, line 7: .*{words}"):
-        refuse_unscorable([task("1"), asked.at("own.jsonl, line 7")])
-
-
 def test_a_task_says_the_same_wherever_it_stands_and_without_a_scorer_what_it_always_said():
     """Fingerprints of data from before tasks had scorers hold."""
     assert task("1").at("a, line 1") == task("1").at("b, line 2")
     assert "scorer" not in task("1").model_dump_json()
     assert task("1", scorer="f1").model_dump()["scorer"] == "f1"
-
-
-def test_several_rewards_are_found_by_the_names_of_their_functions():
-    found = find_rewards([f"{__name__}:length", "code_reward_fn", "f1"], ["cost"], "here")
-    assert found == {"length": length, "unit_tests": code_reward_fn, "f1": find_scorer("f1")}
-
-
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        (["numerc"], "^here: no scorer 'numerc'; there are unit_tests, .*did you mean 'numeric'"),
-        (["no_such_module:length"], "^here: .*no_such_module"),
-        ([f"{__name__}:nobody"], "^here: .*nobody"),
-        ([f"{__name__}:TESTS"], "^here: .*no function"),
-        (["f1", "elsewhere:f1"], "^here: 'elsewhere:f1' would be called 'f1'"),
-        (["my_rewards:cost"], "'cost'"),
-    ],
-)
-def test_rewards_that_are_unknown_or_have_anothers_name_are_refused(names, said):
-    with pytest.raises(UserError, match=said):
-        find_rewards(names, ["cost"], "here")

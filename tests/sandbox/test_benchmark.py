@@ -4,13 +4,11 @@ import importlib.util
 import json
 import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from packaging.requirements import Requirement
 
 
 def run(repository: Path, output: Path, *options: str) -> dict[str, Any]:
@@ -45,30 +43,6 @@ def test_a_ratio_needs_both_sides_right(
 
     rows = [row("ours", 8.0, ours_right), row("bigcodebench", 2.0, theirs_right)]
     assert benchmark.ratios(rows)["ratio_bigcodebench"] == ratio
-
-
-def test_the_requirements_bring_what_they_need(repository: Path) -> None:
-    """They are installed without dependencies: a module that is missing fails the peer's programs, silently."""
-    lines = (repository / "benchmarks" / "requirements.txt").read_text().splitlines()
-    wanted = [Requirement(line) for line in lines if line and not line.startswith("#")]
-    installed = [requirement.name for requirement in wanted if is_installed(requirement.name)]
-    if not installed:
-        pytest.skip("benchmarks/requirements.txt is not installed")
-    for name in set(installed) - {"bigcodebench"}:  # of that only `eval` is used
-        needs = [Requirement(line) for line in requires(name) or ()]
-        absent = [
-            need.name
-            for need in needs
-            if (need.marker is None or need.marker.evaluate({"extra": ""})) and not is_installed(need.name)
-        ]
-        assert not absent, f"{name} needs {absent}"
-
-
-def is_installed(name: str) -> bool:
-    try:
-        return bool(version(name))
-    except PackageNotFoundError:
-        return False
 
 
 @pytest.mark.slow

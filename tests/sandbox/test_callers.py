@@ -5,7 +5,6 @@ import os
 import signal
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -92,51 +91,12 @@ def test_what_a_busy_machine_may_have_caused_is_not_remembered(tmp_path, fault, 
         assert sandbox.run(Program(code, ADD_TESTS)) is later
 
 
-def test_one_test_that_timed_out_is_enough_to_judge_again(tmp_path):
-    busy = tmp_path / "busy"
-    busy.touch()
-    code = (
-        f"import os\ndef task_func(a, b):\n    while a == 5 and os.path.exists({str(busy)!r}): pass\n    return a + b"
-    )
-    with Sandbox(workers=1, limits=Limits(test_s=0.5), strictness="process") as sandbox:
-        assert sandbox.run(Program(code, ADD_TESTS)).passed == 3
-        busy.unlink()
-        assert sandbox.run(Program(code, ADD_TESTS)).passed == 4
-
-
 async def test_cancelling_one_wait_leaves_the_other_its_verdict(sandbox):
     program = Program("import time\ntime.sleep(0.3)\n" + ADD, ADD_TESTS)
     one, two = asyncio.create_task(sandbox.arun(program)), asyncio.create_task(sandbox.arun(program))
     await asyncio.sleep(0.05)
     one.cancel()
     assert (await two).success
-
-
-def test_whoever_waits_with_one_that_is_interrupted_gets_the_verdict(sandbox, monkeypatch):
-    program = Program(ADD + "# interrupted", ADD_TESTS)
-    claim, waits = sandbox._claim, threading.Event()
-
-    def claim_and_say(program, own):
-        future = claim(program, own)
-        if future is not own:
-            waits.set()
-        return future
-
-    with ThreadPoolExecutor(1) as threads, monkeypatch.context() as patch:
-        others = []
-
-        def interrupt(program, own):
-            patch.undo()
-            patch.setattr(sandbox, "_claim", claim_and_say)
-            others.append(threads.submit(sandbox.run, program))
-            assert waits.wait(30)
-            raise KeyboardInterrupt
-
-        patch.setattr(sandbox, "_settle", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            sandbox.run(program)
-        assert others[0].result(timeout=30).success
-    assert sandbox.run(program).success
 
 
 def test_no_interrupt_costs_the_sandbox_a_worker():
@@ -163,20 +123,6 @@ def test_no_interrupt_costs_the_sandbox_a_worker():
     last.join(30)
     assert not last.is_alive()
     often.close()
-
-
-async def test_a_task_that_comes_as_the_sandbox_closes_ends(monkeypatch):
-    closing = Sandbox(workers=1)
-    claim = closing._claim
-
-    def claim_before_it_closes(program, own):
-        future = claim(program, own)
-        closing.close()
-        return future
-
-    monkeypatch.setattr(closing, "_claim", claim_before_it_closes)
-    with pytest.raises(RuntimeError):
-        await asyncio.wait_for(closing.arun(Program(ADD, ADD_TESTS)), 30)
 
 
 def test_a_killed_fork_server_is_replaced():

@@ -1,10 +1,8 @@
-"""Tests load files that the program wrote: those must not act where verdicts are made, and honest ones must load."""
-
-import textwrap
+"""Tests load files and texts that the program wrote: those must not act where sealed tests run."""
 
 import pytest
 
-from orchestai.sandbox import Limits, Program, Sandbox
+from orchestai.sandbox import Limits, Program, Sandbox, local_judge
 from orchestai.sandbox.bubblewrap import Bubblewrap
 from orchestai.sandbox.levels import find_namespaces
 
@@ -42,6 +40,10 @@ ATTACKS = {
     "bytecode": "load('bytecode', 'f.pyc')",
     "a script": "import runpy; runpy.run_path(task_func('module'))",
     "a text": "exec(open(task_func('module')).read())",
+    "a query": "import pandas as pd; pd.DataFrame({'a': [1]}).query('@pd.io.common.os.getpid()')",
+    "settings of logs": (
+        "import logging.config as c; c.dictConfig({'version': 1, 'filters': {'f': {'()': 'os.getpid'}}})"
+    ),
     "YAML that calls": "import yaml; yaml.unsafe_load(open(task_func('!!python/object/apply:exec [print()]')))",
     "YAML that equals everything": (
         "import unittest.mock, yaml; value = yaml.unsafe_load(open(task_func('!!python/name:unittest.mock.ANY')))"
@@ -59,34 +61,6 @@ class TestCases(unittest.TestCase):
         {loads}
         self.assertEqual(value, 1)
 """
-HONEST = {
-    "a table": (
-        "import pandas\ndef task_func(path): pandas.DataFrame({'a': [1, 2]}).to_pickle(path)",
-        "import pandas; self.assertEqual(pandas.read_pickle(path)['a'].sum(), 3)",
-    ),
-    "an array of objects": (
-        "import numpy\ndef task_func(path): numpy.save(open(path, 'wb'), numpy.array([{'a': 1}], object))",
-        "import numpy; self.assertEqual(list(numpy.load(path, allow_pickle=True)), [{'a': 1}])",
-    ),
-    "one pickle after the other": (
-        "import collections, pickle\ndef task_func(path):\n"
-        "    with open(path, 'wb') as f: pickle.dump(collections.Counter('aab'), f); pickle.dump({4}, f)",
-        "import pickle; f = open(path, 'rb'); self.assertEqual([pickle.load(f)['a'], pickle.load(f)], [2, {4}])",
-    ),
-    "an object": (
-        "import pickle\nclass Model: weight = 3\ndef task_func(path): pickle.dump(Model(), open(path, 'wb'))",
-        "import pickle; self.assertEqual(pickle.load(open(path, 'rb')).weight, 3)",
-    ),
-    "settings": (
-        "def task_func(path): open(path, 'w').write('a: [1, 2]')",
-        "import yaml; self.assertEqual(yaml.safe_load(open(path)), {'a': [1, 2]})",
-    ),
-    "code that libraries write": (
-        "def task_func(path): return 1",
-        "import collections, dataclasses, unittest.mock; dataclasses.make_dataclass('D', ['x'])(1); "
-        "collections.namedtuple('N', 'a')(1); self.assertEqual(unittest.mock.create_autospec(task_func).call_count, 0)",
-    ),
-}
 
 
 @pytest.fixture(scope="module")
@@ -97,19 +71,13 @@ def sandbox():
 
 
 @pytest.mark.parametrize("loads", ATTACKS.values(), ids=ATTACKS)
-def test_nothing_that_a_program_wrote_is_executed_by_its_tests(sandbox, loads):
-    report = sandbox.run(Program(EXPLOIT, ATTACKED.format(loads=loads)))
+def test_nothing_that_a_program_wrote_is_executed_by_its_tests(sandbox, loads, monkeypatch):
+    """Where their source shows it, they are not sealed at all; what it does not show is refused as it happens."""
+    monkeypatch.setattr(local_judge, "objection_to_copies", lambda *_: "")
+    report = sandbox.run(Program(EXPLOIT, ATTACKED.format(loads=loads), isolation="sealed"))
     refused = ("NotPlainError: the tests would", "No module named 'f'", "AssertionError: 0 != 1")
     assert report.passed == 0
     assert any(reason in report.tests[0].message for reason in refused), report
-
-
-@pytest.mark.parametrize(("code", "test"), HONEST.values(), ids=HONEST)
-def test_what_honest_programs_wrote_can_be_loaded(sandbox, code, test):
-    body = textwrap.indent(f"path = 'file'\ntask_func(path)\n{test}", " " * 8)
-    tests = f"import unittest\nclass TestCases(unittest.TestCase):\n    def test(self):\n{body}\n"
-    report = sandbox.run(Program(code, tests))
-    assert report.success, report
 
 
 @pytest.mark.skipif(not isinstance(find_namespaces(), Bubblewrap), reason=f"no namespaces: {find_namespaces()}")
@@ -127,5 +95,5 @@ import unittest, matplotlib
 class TestCases(unittest.TestCase):
     def test(self): self.assertEqual([task_func(), matplotlib.rcParams["font.size"]], [13, 10.0])
 """
-    report = sandbox.run(Program(code, tests))
+    report = sandbox.run(Program(code, tests, isolation="sealed"))
     assert report.success, report

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from orchestai.config import ExecutionConfig
-from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.reward import AbsoluteReward
+from orchestai.execution.running_workflow import JudgingExecutor
 from orchestai.sandbox import Sandbox
 from orchestai.sandbox.bubblewrap import Bubblewrap
 from orchestai.sandbox.levels import find_namespaces
@@ -27,7 +27,6 @@ from support.sandbox import hostile as sandbox_hostile
 OURS = Path(__file__).parent / "hostile.jsonl"
 HONEST = Path(__file__).parent / "honest.jsonl"
 PROGRAMS = REPOSITORY.parent / "shared" / "sandbox" / "hostile.jsonl"
-NOBODY = "65534"
 
 shared_programs = pytest.mark.skipif(not PROGRAMS.exists(), reason="shared/sandbox/hostile.jsonl is not here")
 pytestmark = pytest.mark.skipif(
@@ -45,10 +44,15 @@ def test_odd_but_honest_programs_get_their_credit():
     assert {outcome["id"]: outcome["faults"] for outcome in outcomes if outcome["faults"]} == {}
 
 
-def test_our_own_programs_gain_lose_and_harm_nothing_but_what_is_known():
-    """They aim at this design: the wire between the processes, twins, names, leftovers, verdicts that never come."""
-    faults = {outcome["id"]: outcome["faults"] for outcome in sandbox_hostile.run(programs(OURS)) if outcome["faults"]}
-    known = {program["id"] for program in programs(OURS) if "known_gap" in program}
+@pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_our_own_programs_gain_lose_and_harm_nothing_but_what_is_known(slow):
+    """They aim at this design: the wire between the processes, names, leftovers, verdicts that never come.
+
+    Slow ones use up a limit of time, or nearly so.
+    """
+    chosen = [program for program in programs(OURS) if program.get("slow", False) == slow]
+    faults = {outcome["id"]: outcome["faults"] for outcome in sandbox_hostile.run(chosen) if outcome["faults"]}
+    known = {program["id"] for program in chosen if "known_gap" in program}
     assert {name: fault for name, fault in faults.items() if name not in known} == {}
     assert known <= faults.keys(), "a gap was closed: take its known_gap out of hostile.jsonl"
 
@@ -65,23 +69,15 @@ def test_no_program_gains_loses_or_harms():
 @shared_programs
 @pytest.mark.skipif(os.getuid() != 0, reason="not root, so the other test has no privileges either")
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv to become another user")
-def test_nor_where_the_sandbox_has_no_privileges():
-    """The interpreter may lie in root's home, so it is shown to the other user in namespaces of this test's own."""
-    home, python = Path.home(), Path(sys.base_prefix)
-    for path in (REPOSITORY / "tests", Path(sys.prefix), PROGRAMS.parent):
-        if path.is_relative_to(home) or not all(p.stat().st_mode & 0o005 == 0o005 for p in (path, *path.parents)):
+@pytest.mark.parametrize("user", [user for user in sandbox_hostile.USERS if user != "root"])
+def test_nor_where_the_sandbox_has_fewer_privileges(user):
+    for path in (REPOSITORY / "tests", Path(sys.prefix)):
+        if path.is_relative_to(Path.home()) or not all(
+            p.stat().st_mode & 0o005 == 0o005 for p in (path, *path.parents)
+        ):
             pytest.skip(f"another user cannot read {path}")
-    command = [find_namespaces().path, "--bind", "/", "/", "--dev-bind", "/dev", "/dev"]
-    if python.is_relative_to(home):
-        command += ["--tmpfs", str(home)]
-        for parent in reversed(python.relative_to(home).parents[:-1]):
-            command += ["--perms", "0755", "--dir", str(home / parent)]
-        command += ["--ro-bind", str(python), str(python)]
-    command += ["--perms", "1777", "--tmpfs", "/var/tmp", "--setenv", "TMPDIR", "/var/tmp", "--chdir", "/"]
-    command += ["--setenv", "PYTHONDONTWRITEBYTECODE", "1", "--"]
-    command += ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    command += [sys.executable, sandbox_hostile.__file__, str(PROGRAMS)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    command = sandbox_hostile.command_as(user)
+    done = subprocess.run(command, input=PROGRAMS.read_text(), capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     outcomes = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(outcomes) == 107
@@ -97,7 +93,7 @@ class Says:
 
 @pytest.mark.slow
 @shared_programs
-@pytest.mark.parametrize("isolation", ["split", "shared"])
+@pytest.mark.parametrize("isolation", ["sealed", "open"])
 async def test_a_policy_that_answers_with_forgeries_earns_what_an_empty_answer_earns(isolation):
     """Through phase 2's own path: a workflow is executed, its answer judged, the execution rewarded."""
     reward = AbsoluteReward(10.0, "fraction", None, beta=0.0, gamma_latency=0.0, shaped_reward=0.0)

@@ -5,9 +5,6 @@ import os
 import pickle
 import sys
 from collections import Counter
-from datetime import date
-from decimal import Decimal
-from fractions import Fraction
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +14,7 @@ from orchestai.sandbox.inside.ipc.values import NotPlainError, decode
 from support.sandbox.programs import ADD, ADD_TESTS, case
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and Linux's process controls")
-both = pytest.mark.parametrize("isolation", ["split", "shared", "in_process"])
+both = pytest.mark.parametrize("isolation", ["sealed", "open"])
 
 
 @pytest.fixture(scope="module")
@@ -25,45 +22,6 @@ def sandbox():
     limits = Limits(wall_s=20, load_s=3, test_s=2, memory_mb=256)
     with Sandbox(workers=2, limits=limits, strictness="process") as sandbox:
         yield sandbox
-
-
-FORGERIES = {
-    "patched unittest": """
-import unittest
-def task_func(a, b):
-    for name in dir(unittest.TestCase):
-        if name.startswith("assert"): setattr(unittest.TestCase, name, lambda *args, **kwargs: None)
-""",
-    "always equal": """
-class Equal:
-    def __eq__(self, other): return True
-def task_func(a, b): return Equal()
-""",
-    "lying int": """
-class Equal(int):
-    def __eq__(self, other): return True
-def task_func(a, b): return Equal(9)
-""",
-    "success as unittest itself means it": """
-import unittest.case
-def task_func(a, b): raise unittest.case._ShouldStop
-""",
-    "skip": """
-import unittest
-def task_func(a, b): raise unittest.SkipTest
-""",
-    "exit code": """
-import atexit, os
-atexit.register(os._exit, 0)
-def task_func(a, b): raise SystemExit(0)
-""",
-}
-
-
-@pytest.mark.parametrize("name", FORGERIES)
-def test_split_isolation_pays_nothing_that_was_not_earned(sandbox, name):
-    report = sandbox.run(Program(FORGERIES[name], ADD_TESTS))
-    assert (report.passed, report.total) == (0, 4)
 
 
 @both
@@ -101,18 +59,6 @@ def task_func():
 """
     report = sandbox.run(Program(code, case("self.assertEqual(task_func(), (2 * 35, []))")))
     assert report.success, report
-
-
-def test_the_candidate_cannot_read_the_expected_value_off_the_stack(sandbox):
-    code = """
-import sys
-def task_func():
-    frame = sys._getframe()
-    while frame:
-        if "expected" in frame.f_locals: return frame.f_locals["expected"]
-        frame = frame.f_back
-"""
-    assert sandbox.run(Program(code, case("expected = 41\nself.assertEqual(task_func(), expected)"))).passed == 0
 
 
 @linux_only
@@ -164,13 +110,6 @@ def test_decoding_cannot_change_a_class():
     assert Counter("a") != Counter("b")
 
 
-@pytest.mark.parametrize(
-    "value", [[1, {"a": (2.5, None)}], Counter("aab"), date(2024, 1, 1), Decimal("1"), Fraction(1, 2)]
-)
-def test_decoding_keeps_plain_values(value):
-    assert decode(pickle.dumps(value)) == value
-
-
 @linux_only
 @both
 def test_no_process_outlives_its_program(sandbox, isolation, tmp_path):
@@ -189,9 +128,7 @@ def task_func(a, b):
 """
     assert sandbox.run(Program(code, ADD_TESTS, isolation=isolation)).success
     pids = [int(pid) for pid in (tmp_path / "pid").read_text().split()]
-    assert len(pids) == (12 if isolation == "in_process" else 4), (
-        "in one process with its tests, it meets their twins as well"
-    )
+    assert len(pids) == 4
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)

@@ -1,17 +1,14 @@
-"""What the sandbox is on the host: never root's processes by the name of isolated ones, and no folders left behind."""
+"""What the sandbox is on the host: never root's processes by the name of isolated ones."""
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
-import time
-from pathlib import Path
 
 import pytest
 
-from orchestai.sandbox import Program, Sandbox
+from orchestai.outcome import Unscorable
+from orchestai.sandbox import Program, Sandbox, levels
 from support.sandbox.programs import ADD, ADD_TESTS
 
 _WHO = """
@@ -25,11 +22,6 @@ try:
         print(sandbox.run(Program(code, tests)).tests[0].message)
 except UserError as error:
     print("refused:", error)
-"""
-_KILLED = """
-import os, signal
-from orchestai.sandbox import Sandbox
-with Sandbox(workers=1, strictness="process"): os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -48,21 +40,13 @@ def test_root_without_its_powers_runs_no_program_as_root(power):
     assert done.stdout.startswith("refused:") or "'0'" not in done.stdout, done.stdout
 
 
-@pytest.mark.filterwarnings("ignore:sandbox")
-def test_a_killed_parent_leaves_no_folder_once_another_sandbox_starts(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", _KILLED], timeout=100)
-    assert done.returncode == -signal.SIGKILL
-    (orphan,) = tmp_path.glob("orchestai-sandbox-*")
-    hour_ago = time.time() - 3600
-    with Sandbox(workers=1, strictness="process") as sandbox:
-        assert orphan.exists(), "it is too young to be given up"
-        (own,) = {*tmp_path.glob("orchestai-sandbox-*")} - {orphan}
-        for folder in (orphan, own):
-            os.utime(folder, (hour_ago, hour_ago))
-        with Sandbox(workers=1, strictness="process"):
-            assert not orphan.exists()
-        assert Path(own).exists(), "its owner lives"
-        assert sandbox.run(Program(ADD, ADD_TESTS)).success
-    assert list(tmp_path.glob("orchestai-sandbox-*")) == []
+def test_where_programs_cannot_be_isolated_they_alone_are_refused_until_somebody_trusts_them(monkeypatch):
+    monkeypatch.setattr(levels, "find_namespaces", lambda: "this system has none")
+    with Sandbox(workers=1) as sandbox:
+        report = sandbox.run(Program(ADD, ADD_TESTS))
+        assert (report.status, sandbox.level) == ("refused", "none")
+        assert "this system has none" in report.reason
+        assert "sandbox.level=process" in report.reason
+        assert isinstance(report.outcome(), Unscorable)
+    with pytest.warns(UserWarning, match="limits alone"), Sandbox(workers=1, strictness="process") as trusting:
+        assert trusting.run(Program(ADD, ADD_TESTS)).success

@@ -197,7 +197,7 @@ def test_score_refuses_where_nothing_can_be_hidden_unless_programs_are_trusted(
 ) -> None:
     monkeypatch.setattr(levels, "find_namespaces", lambda: "this system has none")
     assert score() is None
-    assert "could read the suite's answers" in " ".join(capsys.readouterr().err.split())
+    assert "the suite's answers are among your files" in " ".join(capsys.readouterr().err.split())
     figures = score("sandbox.level=process")
     assert figures
     assert figures["level"] == "process"
@@ -336,7 +336,7 @@ def test_a_folder_that_packages_share_is_not_shown_whole(site_folder: Path) -> N
     install(site_folder, "shared-one", {"shared/one/code.py": "", "shared/both/one.py": "", "shared/one.py": ""})
     install(site_folder, "answers", {"shared/answers/data.jsonl": "", "shared/both/answers.jsonl": ""})
     install(site_folder, "user", {"user.py": ""}, ["shared-one"])
-    assert shown("user") == {"user.py", "shared/one", "shared/both/one.py", "shared/one.py"}
+    assert shown("user") == {"user.py", "shared/one/code.py", "shared/both/one.py", "shared/one.py"}
 
 
 def test_a_package_without_a_record_shows_what_its_metadata_names(site_folder: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from orchestai.agents.recipes.shorthand import load_agent_config
-from orchestai.errors import UserError
 
 FILE = """\
 agent_model: {name: Qwen/Qwen3-0.6B, type: qwen, temperature: 0.7, top_p: null, top_k: null, torch_dtype: auto}
@@ -61,19 +60,3 @@ def test_edits_and_words_are_in_their_keys_too(path: Path, monkeypatch: pytest.M
     phase2 = config.training.phase2_rl
     assert (config.agents.workflow, phase2.num_generations, config.model.max_new_tokens) == ("writing", 2, 128)
     assert (config.tasks.limit, phase2.tasks_per_update, phase2.seed) == (40, 4, 7)
-
-
-@pytest.mark.parametrize(
-    ("word", "said"),
-    [
-        ("agent_model.top_p=0.9", "agent_model.top_p=0.9: .*temperature"),
-        ("agent_model.top_k=50", "agent_model.top_k=50"),
-        ("dataset.name=OpenMLRL/tldr", "dataset.name=OpenMLRL/tldr: .*arXiv_abstract"),
-        ("dataset.train_split=train[100:]", "dataset.train_split"),
-        ("reward_processor.scale_factor=2", "reward_processor.scale_factor=2.*learning_rate"),
-        ("magrpo.num_generation=2", "did you mean 'magrpo.num_generations'"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(path: Path, word: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        load_agent_config("writing", path, [word])

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from orchestai.agents.recipes.shorthand import load_agent_config
 from orchestai.agents.setup_check import check_setup
 from orchestai.cli import agent_scripts, app
-from orchestai.errors import UserError
 
 RECIPES = "local_training/hf_recipes"
 QWEN = f"{RECIPES}/Qwen/Qwen3-0.6B--mt-grpo.yaml"
@@ -90,23 +89,6 @@ def test_rollouts_are_written_by_the_vllm_that_a_recipe_names(
         assert corrected == (None if backend == "transformers" else "token_truncate")
         assert config.model.vllm.gpu_memory_utilization == (0.4 if backend == "vllm" else 0.3)
     assert ("vllm_server_port: changes nothing here" in caplog.text) == (backend == "transformers")
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("learning_rat: 1", "learning_rat: .*did you mean 'learning_rate'"),
-        ("tools_script: tools_funcs/wiki_search.py", "tools_script=tools_funcs/wiki_search.py: .*module:function"),
-        ("reward_fn: rewards/triviaqa_reward.py", "reward_fn=rewards/triviaqa_reward.py: .*search_reward_fn"),
-        ("use_vllm: true\nvllm_mode: colocated", "vllm_mode=colocated: write server"),
-        ("lr_scheduler_type: polynomial", "polynomial.* is not one of constant"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(tmp_path: Path, line: str, said: str) -> None:
-    path = tmp_path / "recipe.yaml"
-    path.write_text(f"model_name_or_path: tiny\n{line}\n")
-    with pytest.raises(UserError, match=said):
-        load_agent_config("tool_use", path)
 
 
 @pytest.mark.slow

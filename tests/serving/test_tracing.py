@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -68,36 +67,3 @@ def test_a_run_is_a_tree_of_spans_below_its_clients(served: Served, exporter: In
     assert [call.attributes[names.WORKER] for call in calls] == ["failing", "good"]
     assert [call.status.status_code for call in calls] == [StatusCode.ERROR, StatusCode.UNSET]
     assert "secret" not in "".join(span.to_json() for some in spans.values() for span in some)
-
-
-def test_a_run_that_is_cut_off_or_refused_ends_all_its_spans(served: Served, exporter: InMemorySpanExporter) -> None:
-    served.chat(model="worker:hanging", orchestai={"contract": {"deadline_s": 0.2}})
-    spans = by_name(exporter)
-    assert {name: len(some) for name, some in spans.items()} == {
-        names.RUN: 1,
-        names.PLANNING: 1,
-        names.STEP: 1,
-        names.CALL: 1,
-    }
-    for name in (names.RUN, names.STEP, names.CALL):
-        assert spans[name][0].status.status_code is StatusCode.ERROR, name
-    assert spans[names.RUN][0].attributes[names.RUN_STATUS] == "failed"
-
-    served.chat(orchestai={"contract": {"max_cost_usd": 1e-9}})
-    spans = by_name(exporter)
-    assert set(spans) == {names.RUN, names.PLANNING}
-    assert spans[names.RUN][0].attributes[names.RUN_STATUS] == "refused"
-
-
-def test_a_server_without_the_packages_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    from orchestai.errors import UserError
-    from orchestai.serving.api.server import _tracing
-
-    monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    monkeypatch.delitem(sys.modules, "orchestai.serving.tracing", raising=False)
-    with pytest.raises(UserError, match=r"pip install 'orchestai\[otel\]'"), _tracing(enabled=True):
-        pass
-    with _tracing(enabled=False) as nothing:
-        assert nothing is None

@@ -112,34 +112,6 @@ def test_files_that_were_cut_emptied_or_lost_are_noticed(kind, tmp_path):
     load()
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
-def test_weights_of_a_training_that_diverged_are_refused(number, tmp_path):
-    """Their digest is right."""
-    config = Config(planner={"base": "none", "d_model": 32, "num_layers": 1}, workers={"pool": POOL})
-    planner = PlannerModel(config.planner, worker_cards(config.workers))
-    name, weight = list(planner.named_parameters())[3]
-    with torch.no_grad():
-        weight.view(-1)[7 % weight.numel()] = number
-    save_planner(tmp_path / "p.pth", planner, config)
-    with pytest.raises(UserError, match=rf"{name} holds numbers that are not finite.*lower learning rate"):
-        load_planner(tmp_path / "p.pth", config.planner, config.workers)
-
-
-def test_so_are_those_of_language_models_and_training_states(tmp_path):
-    tiny = save_tiny_model(tmp_path / "model")
-    config = Config(planner={"kind": "language", "language": {"model": str(tiny)}}, workers={"pool": POOL})
-    planner = open_language_planner(config.planner, config.workers)
-    with torch.no_grad():
-        next(planner.parameters()).view(-1)[0] = float("nan")
-    save_planner(tmp_path / "p", planner, config)
-    with pytest.raises(UserError, match="not finite"):
-        load_planner(tmp_path / "p", config.planner, config.workers)
-    state = {"planner": {"optimizer": [{"step": torch.tensor(3), "exp_avg": torch.tensor([0.0, float("inf")])}]}}
-    save_state(tmp_path / "state.pt", Position(), state, {})
-    with pytest.raises(UserError, match=r"planner\.optimizer\.0\.exp_avg holds"):
-        load_state(tmp_path / "state.pt", {})
-
-
 def test_what_is_written_stays_readable_for_others(tmp_path):
     """`torch.load`, zip tools and `sha256sum -c` know nothing of us."""
     value = {"weights": torch.rand(3000), "name": "planner"}

@@ -67,36 +67,6 @@ def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_a_launch_only_the_main_process_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with another_process(tmp_path, "phase2", RANK="0"):
-        monkeypatch.setenv("RANK", "1")
-        with locked(tmp_path, "phase2"):
-            pass
-        assert (tmp_path / ".phase2.lock").exists()
-        monkeypatch.setenv("RANK", "0")
-        with pytest.raises(UserError, match="another process"), locked(tmp_path, "phase2"):
-            pass
-
-
-def test_a_lock_that_was_just_given_back_is_not_held_by_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its file is removed; whoever has opened it before locks what nobody else will find."""
-    import fcntl
-
-    flock, calls = fcntl.flock, []
-
-    def removed_meanwhile(descriptor: int, operation: int) -> None:
-        if not calls:
-            (tmp_path / ".phase2.lock").unlink()
-        calls.append(operation)
-        flock(descriptor, operation)
-
-    monkeypatch.setattr(fcntl, "flock", removed_meanwhile)
-    with locked(tmp_path, "phase2"):
-        assert len(calls) == 2
-        with pytest.raises(UserError, match=f"process {os.getpid()} "), locked(tmp_path, "phase2"):
-            pass
-
-
 def test_training_refuses_a_folder_that_another_process_trains_into(
     tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

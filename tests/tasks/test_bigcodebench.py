@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestai.config import Config, PlannerConfig, load_config
-from orchestai.config.aliases.train import PRESETS, understand
+from orchestai.config.train_aliases import PRESETS, understand
 from orchestai.errors import UserError
 from orchestai.planner.language.plan_text import Read, read_plan, write_plan
 from orchestai.planner.language.prompt import describe
@@ -81,23 +81,6 @@ def test_a_preset_loads_and_its_examples_are_plans_for_its_pool(name: str) -> No
     assert "in your own words" in describe(config.planner, cards)
 
 
-def test_no_worked_example_is_a_task_of_the_benchmark(shared_data: Path) -> None:
-    text = (PRESETS / "few_shot.json").read_text()
-    config = load_config(PRESETS / "cpu.yaml", [f"tasks.path={shared_data}/bigcodebench/BigCodeBench.jsonl.gz"])
-    learned, held_out = split_tasks(config.tasks)
-    known = {task.instruction.split("\n")[0] for task in [*learned, *held_out]}
-    assert not known & {entry["instruction"].split("\n")[0] for entry in json.loads(text)}
-
-
-def test_tasks_whose_libraries_are_missing_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Every program for them would fail, and the planner would be blamed."""
-    absent = [{**record(i, f"{i}th sum", "sum(found)", 3), "libs": ["math", "no_such_library"]} for i in range(2, 12)]
-    config = load_config(PRESETS / "cpu.yaml", [f"tasks.path={write_tasks(tmp_path / 'tasks.jsonl', *absent)}"])
-    learned, held_out = split_tasks(config.tasks)
-    assert {task.task_id for task in [*learned, *held_out]} <= {"BigCodeBench/0", "BigCodeBench/1"}
-    assert "tasks, which need modules that are not installed: no_such_library" in caplog.text
-
-
 PROGRAM = "```python\ndef task_func(numbers):\n    return sum(map(math.floor, numbers))\n```"
 
 
@@ -119,7 +102,7 @@ def read_as_a_choice(text: str, instruction: str, workers: list[str], config: Pl
 def small(folder: Path, *more: str) -> Config:
     """The preset for a processor with a random model of two layers, and a worker who answers with its instruction."""
     model = save_tiny_model(folder / "model")
-    tool = "{kind: tool, tool: python, card: hands on the program of its step}"
+    tool = "{kind: function, function: 'support.models.tool_workers:hand_on', card: hands on the program of its step}"
     language = f"planner.language.model={model}"
     changes = ["describe=false", "few_shot=0", "max_new_tokens=8", "max_prompt_tokens=1000"]
     phase2 = ["num_generations=6", "num_episodes=1", "tasks_per_update=1", "eval_tasks=1", "temperature=4.0"]
@@ -186,28 +169,6 @@ def test_the_seeds_words_are_understood(monkeypatch: pytest.MonkeyPatch) -> None
     assert asked.config.planner.language.model == "Qwen/Qwen2.5-14B-Instruct"
     assert asked.config.tasks.limit == 9
     assert asked.config.workers.models["coder-large"].kind == "openai_api"
-
-
-@pytest.mark.parametrize(
-    ("word", "said"),
-    [
-        ("evaluate_onyl=x", "evaluate_only"),
-        ("data_cfg=humaneval", "bigcodebench"),
-        ("train_batch_size=7", "multiple of"),
-        ("max_steps=soon", "whole number"),
-        ("run_cfg=nine_gpus", "eight_gpus"),
-        ("bare", "bare"),
-    ],
-)
-def test_other_words_are_refused(word: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        understand(["run_cfg=cpu", word])
-
-
-def test_presets_come_with_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = understand(["run_cfg=cpu"]).config
-    monkeypatch.chdir(tmp_path)
-    assert understand(["run_cfg=cpu"]).config == here
 
 
 def test_train_py_is_a_door(repository: Path) -> None:

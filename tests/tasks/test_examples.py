@@ -3,10 +3,8 @@
 import ast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from orchestai.tasks.composition.operations import OPERATIONS
+from orchestai.tasks.composition.generate import OPERATIONS
 from orchestai.tasks.visible_examples import Example, clean, parse_calls, parse_examples
 
 SPANS = [phrasing.span for operation in OPERATIONS for phrasing in operation.phrasings]
@@ -21,21 +19,6 @@ def test_every_span_shows_one_true_example(operation):
         assert tuple(args) == phrasing.args
         assert operation.domain(*args)
         assert operation.function(*args) == ast.literal_eval(example.result)
-
-
-@pytest.mark.parametrize("wording", ["->", "=>", "becomes", "gives", "give", "returns"])
-def test_wordings_of_step_examples(wording):
-    assert parse_examples(f"sort it (`[2, 1]` {wording} `[1, 2]`)") == (Example(("[2, 1]",), "[1, 2]"),)
-
-
-def test_two_arguments_are_told_from_a_tuple():
-    """`step(a, b)` and `step((a, b))` are different functions."""
-    assert parse_examples("`['a'], 2` -> `['a', 'a']`")[0].args == ("['a']", "2")
-    assert parse_examples("`(1, 2)` -> `3`")[0].args == ("(1, 2)",)
-
-
-def test_what_is_not_literal_is_no_example():
-    assert parse_examples("`n + 1` -> `4`, `x` becomes `y`, `task_func('a')` returns `'b'`") == ()
 
 
 @pytest.mark.parametrize(
@@ -69,13 +52,3 @@ def test_clean_mends_the_edges_of_a_span(span):
     assert clean(span) == span
     for variant in (f", and then {span}.", f"Then {span}", span[:-1], f"({span})", f"  {span};\n", f"and {span})"):
         assert clean(variant) == span
-
-
-def test_clean_leaves_quoted_text_alone():
-    assert clean("replace it (so `'a  b'` gives `'a) b'`).") == "replace it (so `'a  b'` gives `'a) b'`)"
-
-
-@given(st.text(alphabet="ab ()`,.;:!\n", max_size=40))
-def test_clean_settles(text):
-    """Cleaning twice is cleaning once, whatever a planner points at."""
-    assert clean(clean(text)) == clean(text)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from itertools import combinations
 
-import pytest
-
 from orchestai.data.readers import find_reader
 from orchestai.data.training_file import TrainingExample
-from orchestai.tasks.instructions.suite import SPLIT_OF, STYLES, SyntheticInstruction, folder, read_style
+from orchestai.tasks.instructions import SPLIT_OF, STYLES, SyntheticInstruction, folder, read_style
 from orchestai.tasks.splits import words
 from orchestai.tasks.suites import load_suite
 
 LINES = [(split, line) for style, split in SPLIT_OF.items() for line in read_style(folder() / f"{style}.jsonl")]
-PROGRAMS = [line for _, line in LINES if line.has_program]
+PROGRAMS = [line for _, line in LINES if line.tests]
 
 
 def solves(line: SyntheticInstruction, program: str) -> bool:
@@ -39,15 +37,6 @@ def test_no_text_of_one_part_is_in_another() -> None:
     assert len({line.id for _, line in LINES}) == len(LINES)
 
 
-def test_steps_have_words_of_their_own() -> None:
-    for _, line in LINES:
-        for a, b in combinations(line.steps, 2):
-            assert a.span[1] <= b.span[0] or b.span[1] <= a.span[0], line.id
-        for step in line.steps:
-            text = line.instruction[slice(*step.span)]
-            assert text == text.strip(), line.id
-
-
 def test_programs_pass_their_tests_and_no_step_is_idle() -> None:
     """A step without which the tests still pass would reward planners that leave it out."""
     for line in PROGRAMS:
@@ -68,11 +57,3 @@ def test_the_suite_has_the_programs_and_the_reader_everything() -> None:
     for example in examples:
         assert isinstance(example, TrainingExample)
         assert example.split == SPLIT_OF[example.task_id.split("/")[0]]
-
-
-@pytest.mark.parametrize("parent", [2, 3, 0])
-def test_a_step_that_takes_what_is_not_there_yet_is_refused(parent: int) -> None:
-    steps = [{"op": "a", "type": "list", "span": (0, 1), "inputs": ()}]
-    steps.append({"op": "b", "type": "list", "span": (2, 3), "inputs": (parent,)})
-    with pytest.raises(ValueError, match="takes step"):
-        SyntheticInstruction.model_validate({"id": "x/0", "style": "s", "instruction": "a b", "steps": steps})

@@ -10,8 +10,7 @@ import pytest
 
 from orchestai.config import TasksConfig, load_config
 from orchestai.errors import UserError
-from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks
-from orchestai.tasks.splits import PARTS, TaskSplits, divide, open_splits, task_hash
+from orchestai.tasks.splits import NOTHING_SEEN, PARTS, SeenTasks, TaskSplits, divide, open_splits, task_hash
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
 
@@ -58,15 +57,6 @@ def test_the_same_task_under_another_id_is_in_the_same_part() -> None:
     assert task_hash("Sort the list y.") != task_hash(spellings[0])
 
 
-@pytest.mark.parametrize(
-    ("count", "expected"), [(1, ["train"]), (2, ["train", "validation"]), (3, sorted(PARTS)), (4, sorted(PARTS))]
-)
-def test_few_tasks_are_shared_out_so_that_training_can_begin(count: int, expected: list[str]) -> None:
-    for seed in range(30):
-        divided = divide([f"Task {seed} {i}" for i in range(count)], TasksConfig())
-        assert sorted(set(divided)) == expected
-
-
 def test_splits_of_a_suite_stand_and_what_is_missing_is_taken_from_what_is_learned() -> None:
     own = {name: tasks(50, name) for name in ("train", "validation", "test", "longer")}
     suite = Suite("s", {name: lambda its=its: its for name, its in own.items()})
@@ -84,33 +74,6 @@ def test_splits_of_a_suite_stand_and_what_is_missing_is_taken_from_what_is_learn
     assert longer.test == own["longer"]
     with pytest.raises(UserError, match="no split 'trian'; it has train, validation, test, longer"):
         TaskSplits(suite, TasksConfig(split="trian"))
-
-
-def test_a_task_of_the_validation_split_is_not_learned_under_another_id() -> None:
-    held_out = tasks(3, "validation")
-    learned = [*tasks(5, "train"), held_out[1].model_copy(update={"task_id": "again", "split": "train"})]
-    suite = Suite("s", {"train": lambda: learned, "validation": lambda: held_out, "test": lambda: tasks(2)})
-    assert [task.task_id for task in TaskSplits(suite, TasksConfig()).train] == [f"train/{i}" for i in range(5)]
-
-
-def test_a_file_that_is_every_split_at_once_is_divided(tmp_path: Path) -> None:
-    """The suites of maths and questions give all that a file holds for each split that is asked for: it was learned
-    from whole and tested on whole."""
-    path = tmp_path / "maths.jsonl"
-    lines = [json.dumps({"question": f"What is {i} plus {i}?", "answer": str(2 * i)}) for i in range(100)]
-    path.write_text("\n".join(lines))
-    splits = open_splits(TasksConfig(suite="gsm8k", path=str(path)))
-    found = [{task.instruction for task in part} for part in (splits.train, splits.validation, splits.test)]
-    assert sum(map(len, found)) == len(set.union(*found)) == 100
-    assert all(found)
-
-
-def test_a_file_with_the_tasks_of_one_split_is_divided_whatever_that_is_called(tmp_path: Path) -> None:
-    path = tmp_path / "own.jsonl"
-    path.write_text("".join(task.model_dump_json() + "\n" for task in tasks(40, "longer")))
-    splits = open_splits(TasksConfig(suite="composition", path=str(path)))
-    assert len(splits.train) + len(splits.validation) + len(splits.test) == 40
-    assert all((splits.train, splits.validation, splits.test))
 
 
 def test_the_tasks_that_test_the_demo_are_in_no_other_part(repository: Path) -> None:

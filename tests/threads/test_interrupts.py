@@ -11,7 +11,7 @@ from support.repository import importing
 
 DEAF = """
 import time
-from orchestai.threads.interrupts import heed_interrupts, leave_after
+from orchestai.interrupts import heed_interrupts, leave_after
 heed_interrupts()
 leave_after(0.5)
 for count in range(20):

@@ -10,7 +10,7 @@ from orchestai.planner.base import Plan
 from orchestai.planner.plan_metrics import is_right
 from orchestai.planner.slots.confidence import FEWEST
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.tasks.instructions.suite import load
+from orchestai.tasks.instructions import load
 from orchestai.tasks.task import Task
 from orchestai.training.calibration import calibrate_anew, judge_plans
 from orchestai.types import Decisions

@@ -6,7 +6,7 @@ from datetime import datetime
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestai.config import FIRST_POOL, load_config
@@ -15,6 +15,7 @@ from orchestai.workers.pool import worker_cards
 from orchestai.workers.tools.everyday import answer
 from orchestai.workers.tools.everyday.evaluator import _Evaluator
 from orchestai.workers.tools.everyday.language import DOMAINS, language
+from orchestai.workers.tools.everyday.texts import _CHANGES
 
 ANSWERED = """
 What is 12 * 7? => 84
@@ -37,7 +38,7 @@ how many km are 26.2 miles => 42.1648 km
 72 °F in Celsius => 22.2222 °C
 what's -40 C in F => -40 °F
 How many hours are there in a week? => 168 hours
-3/4 cup in ml => 177.441 ml
+3/4 cup in ml => 177.441 ml (US)
 How many centimeters is 6 foot 2? => 187.96 centimeters
 How tall is 180 cm in feet and inches? => 5 feet 10.8661 inches
 Wie viele Gramm sind 3 Pfund? => 1500 Gramm
@@ -74,21 +75,82 @@ sort 3.5, 2.25 and 10 from high to low => 10, 3.5, 2.25
 What's the largest of 3 km, 500 m and 2 miles? => 2 miles
 sum of 4, 8 and 15 => 27
 remove duplicates from a, b, a => a, b
+A pair of shoes costs 80 dollars and is 15% off. What do I pay? => 68 dollars
+Split a 90 dollar bill between 4 people => 22.50 dollar
+I bought 3 notebooks at $2.50 each. How much did I spend? => $7.50
+3 apples cost 6 euros. How much does one cost? => 2 euros
+Ein Pullover kostet 60 Euro und ist um 25 % reduziert. Was kostet er jetzt? => 45 Euro
+Fünf Brötchen kosten 2 Euro. Was kostet ein Brötchen? => 0,40 Euro
+How much do I save if a 120 euro coat is 30% off? => 36 euro
+The train leaves at 14:35 and arrives at 18:05. How long is the ride? => 3 hours and 30 minutes
+Order the following from longest to shortest: fig, banana, kiwi => banana, kiwi, fig
+Which of these numbers is the largest: 12, 99, 45, 3? => 99
+4 Personen teilen sich eine Rechnung von 90 Euro. Wie viel zahlt jeder? => 22,50 Euro
+How much time is there between 9:15 and 17:40? => 8 hours and 25 minutes
+Wie spät ist es 45 Minuten nach 10:30 Uhr? => 11:15
+What is 1994 in Roman numerals? => MCMXCIV
+What number is the Roman numeral XLII? => 42
+List all prime numbers below 30 => 2, 3, 5, 7, 11, 13, 17, 19, 23, 29
+Zähle von 1 bis 5 => 1, 2, 3, 4, 5
+What are the prime factors of 84? => 2 × 2 × 3 × 7
+List the unique numbers in 3,1,3,2,1 => 3, 1, 2
+Sort 9, 2, 14, 7 from high to low and give me the first two => 14, 9
+Welche dieser Zahlen sind größer als 10: 4, 15, 22, 7 => 15, 22
+Extract the email addresses from: write to ann@example.org or bob@mail.com by Friday => ann@example.org, bob@mail.com
 average of 3, 4 and 8 => 5
 Sortiere Birne, Apfel und Kirsche alphabetisch => Apfel, Birne, Kirsche
 Berechne den Mittelwert von 3,5 und 4,5 => 4
 reverse the word stone, then write it in capitals => ENOTS
+If I have 5 apples and eat 2, how many are left? => 3
+Anna hat 5 Äpfel und isst 2. Wie viele bleiben übrig? => 3
+A jacket costs 80 €. First 15 % off, then 19 % tax is added. What is the final price? => €80.92
+If 3 pens cost 4.50 dollars, how much do 7 pens cost? => 10.50 dollars
+If I drive 240 km in 3 hours, what is my average speed? => 80 km/h
+Wie groß ist die Fläche eines Rechtecks mit 3 m und 7 m? => 21 m²
+What's 350 F in C, to the nearest ten? => 180 °C
+What is the sum of 1,5 and 2,5? => 4
+What day of the week will it be 100 days after a Wednesday? => Friday
+A film starts at 20:15 and lasts 2 hours 25 minutes. When does it end? => 22:40
+The meeting ended at 4:10 pm and lasted 95 minutes. When did it start? => 2:35 pm
+When is the first Monday of May 2027? => Monday, 3 May 2027
+capitalize the sentence: hello there. how are you => Hello there. How are you
+How many sentences: Dr. Smith came home. He was tired. => 2
+count the word the in 'the cat sat on the mat near the door' => 3
+remove all vowels from "concentration" and tell me how many letters are left => 8
+turn "Hello World" into snake case => hello_world
+From 3, 8, 12, 15, 22 keep the even ones and give me their average => 14
+Sortiere 4, 19, 7, 12 absteigend und nenne die Summe der ersten beiden => 31
+remove duplicates and sort: kiwi, apple, kiwi, banana => apple, banana, kiwi
+what is the second largest of 5, 12, 9 and 7 => 9
 add 5 and 7, then multiply the result by 2 => 24
+add 5 and 7, then divide by 3, then double that number => 8
+I'm 5 foot 9. What is that in centimetres? => 175.26 centimetres
+Split a bill of 90 dollars between four people, with a tip of 10 percent => 24.75 dollars
+I make 2400 a month and spend 35 % on rent. How much is rent? => 840
+A box holds 12 eggs. How many eggs are in 8 boxes? => 96
+How many letters are in strawberry? And how many r's? => 10 and 3
+How many words are in 'so far so good'? And how many letters does it have? => 4 and 11
+Count the words in 'the cat and the dog', ignoring duplicates => 4
+Take the sentence 'the sun is warm', reverse the order of its words and capitalise each word => Warm Is Sun The
+Drehe in 'der Hund bellt' die Wörter um => bellt Hund der
+reverse the word stone, then drop the last letter => enot
+what weekday is Christmas next year => Saturday
+In einer Klasse sind 28 Schüler, ein Viertel fehlt. Wie viele sind da? => 21
+what is 15 precent of 60 => 9
+Wie viele Woerter hat 'es war einmal'? => 3
+double each of 1, 2, 3 => 2, 4, 6
+write 'stone' without the last letter => ston
 Take 15, double it and subtract 4 => 26
 find the date 45 days after 2026-12-24, then tell me what weekday it is => Sunday
 Drehe das Wort Stein um und schreibe es dann in Großbuchstaben => NIETS
 """
 DECLINED = """
+I have 5 apples and buy 3 oranges. How many apples do I have?
+I have 20 euros. How much do I save?
 Translate good morning into French
 write a poem about 12 cats
 Who won the 1998 world cup?
 book me a table for 3 at 7pm
-If I have 5 apples and eat 2, how many are left?
 What comes next: 2, 4, 8, 16?
 Reverse the word stone and translate it into French
 reverse a linked list in Python
@@ -96,11 +158,16 @@ how many letters are in the alphabet
 how long is Titanic
 How many people live in Berlin, Hamburg and Munich?
 which is longer, the Nile or the Amazon?
+count the words in: the cat and the dog, ignoring duplicates
+I ran 5 km twice. How many miles is that?
+A box holds 12 eggs. How many boxes do 60 eggs need?
 order pizza, pasta and salad
 sort my photos by date, size and name
 how much is 100 dollars in euros
 what happened on 9 November 1989
 what time is it in Tokyo
+What do apples cost?
+What is the internet?
 list all capitals of Europe
 What is 5?
 divide 5 by 0
@@ -108,7 +175,6 @@ divide 5 by 0
 write it in capitals
 what can you do about climate change
 Übersetze guten Morgen ins Französische
-Anna hat 5 Äpfel und isst 2. Wie viele bleiben übrig?
 Schreibe ein Gedicht über 12 Katzen
 Wie lang ist der Rhein?
 Sortiere den Müll, bitte
@@ -186,13 +252,14 @@ def test_every_rule_means_something_and_every_unit_is_read(code: str) -> None:
     for rule in grammar._parser.rules:
         name = rule.alias or str(rule.origin.name)
         inlined = name.startswith("_") or (rule.options.expand1 and not rule.alias)
-        assert inlined or hasattr(_Evaluator, name.removesuffix("_swapped")), name
+        assert inlined or hasattr(_Evaluator, name.removesuffix("_swapped")) or name in _CHANGES, name
     for name in grammar._units:
         tree = grammar.parse(f"3 {name} in {name}", "units")
         assert tree is not None, name
         assert tree.data.startswith("convert"), name
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-999, 999), min_size=2, max_size=5), st.sampled_from([("plus", 1), ("minus", -1)]))
 def test_sums_are_exact(cents: list[int], operator: tuple[str, int]) -> None:
     word, sign = operator

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestai.config import WorkersConfig, load_config
-from orchestai.errors import InfrastructureError, UserError
+from orchestai.config import WorkersConfig
+from orchestai.errors import InfrastructureError
 from orchestai.sandbox import Sandbox
 from orchestai.workers.base import Answer, Request, WorkerCard, WorkerError
-from orchestai.workers.kinds.function import function_tool
+from orchestai.workers.kinds.own_kind import function_tool
 from orchestai.workers.pool import WorkerPool, worker_cards
 from orchestai.workers.registry import register
 
@@ -63,23 +62,6 @@ async def test_a_function_gets_what_its_parameters_name(function: Any, options: 
     assert await function_tool(function, "f", options)(STEP) == answer
 
 
-def two_unknown(a: str, b: str) -> str:
-    return a + b
-
-
-def one_too_many(instruction: str, style: str) -> str:
-    return instruction + style
-
-
-@pytest.mark.parametrize(
-    ("function", "options", "said"),
-    [(two_unknown, {}, "'a'"), (one_too_many, {}, "'style'"), (text, {"tone": "kind"}, "'tone'"), (len, {}, "/")],
-)
-def test_a_parameter_that_no_request_fills_is_refused_before_anything_is_asked(function, options, said) -> None:
-    with pytest.raises(UserError, match=said):
-        function_tool(function, "mine:f", options)
-
-
 def broken(text: str) -> str:
     raise ValueError("no such customer")
 
@@ -122,56 +104,6 @@ async def test_a_function_that_blocks_stalls_neither_the_loop_nor_whoever_gives_
 def sandbox() -> Iterator[Sandbox]:
     with Sandbox(workers=1) as running:
         yield running
-
-
-CONFIG = """
-workers:
-  pool:
-    shout: {kind: function, function: "%s:shout", card: shouts, price_per_call_usd: 0.01}
-    polite: {kind: "%s:Polite", card: greets, options: {greeting: Good day}}
-"""
-MODULE = """
-def shout(text):
-    return text.upper()
-
-class Polite:
-    def __init__(self, card, greeting):
-        self.card, self.greeting = card, greeting
-
-    async def answer(self, request):
-        from orchestai.workers.base import Answer
-        return Answer(text=f"{self.greeting}, {request.instruction}")
-"""
-
-
-async def test_a_module_beside_the_configuration_is_found(tmp_path: Path, sandbox: Sandbox) -> None:
-    (tmp_path / "beside_config.py").write_text(MODULE)
-    (tmp_path / "config.yaml").write_text(CONFIG % (("beside_config",) * 2))
-    config = load_config(tmp_path / "config.yaml").workers
-    assert [(card.kind, card.price_usd) for card in worker_cards(config)] == [("tool", 0.01), ("tool", 0.0)]
-    async with WorkerPool.from_config(config, sandbox) as pool:
-        answer = await pool.answer("shout", Request("hello"))
-        assert (answer.text, answer.cost_usd, answer.source) == ("HELLO", 0.01, "tool")
-        assert answer.latency_ms > 0
-        assert (await pool.answer("polite", Request("Ada"))).text == "Good day, Ada"
-        assert pool.usage["shout"].cost_usd == 0.01
-
-
-@pytest.mark.parametrize(
-    ("worker", "said"),
-    [
-        ({"kind": "function", "function": "absent_module:f"}, "absent_module"),
-        ({"kind": "function", "function": "math:pi"}, "neither a function nor a class"),
-        ({"kind": "function", "function": "orchestai.names:absent"}, "absent"),
-        ({"kind": "fractions:Fraction", "options": {"tone": "kind"}}, "tone"),
-    ],
-)
-def test_what_cannot_be_had_is_refused_with_the_workers_name(
-    worker: dict[str, Any], said: str, sandbox: Sandbox
-) -> None:
-    config = WorkersConfig(pool={"mine": {"card": "c", **worker}})
-    with pytest.raises(UserError, match=rf"workers\.pool\.mine.*{said}"):
-        WorkerPool.from_config(config, sandbox)
 
 
 async def test_a_kind_registered_in_python(sandbox: Sandbox) -> None:

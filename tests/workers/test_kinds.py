@@ -8,35 +8,14 @@ from typing import Any
 import pytest
 
 from orchestai.config import WorkersConfig
-from orchestai.config.workers import ToolName
-from orchestai.errors import UserError
 from orchestai.sandbox import Sandbox
 from orchestai.workers.base import Request
 from orchestai.workers.pool import WorkerPool, worker_cards
-from orchestai.workers.tools import make_tool
 
 
 def pool_of(**workers: dict[str, Any]) -> WorkersConfig:
     models = {"m": {"kind": "openai_api", "name": "m", "base_url": "http://127.0.0.1:9/v1"}}
     return WorkersConfig(models=models, pool=workers, cache_dir=None)
-
-
-def test_a_kind_that_nobody_knows_is_refused_with_those_there_are() -> None:
-    """It was taken for a model, and failed where the model was looked for."""
-    config = pool_of(mine={"kind": "modle", "card": "c"})
-    with pytest.raises(UserError, match=r"workers\.pool\.mine\.kind: .*'modle'.* tool.*did you mean 'model'"):
-        worker_cards(config)
-    with Sandbox(workers=1) as sandbox, pytest.raises(UserError, match="'modle'"):
-        WorkerPool.from_config(config, sandbox)
-
-
-def test_a_tool_that_nobody_knows_is_refused() -> None:
-    """It was taken for `python`, which runs what it is given."""
-    with Sandbox(workers=1) as sandbox:
-        for name in ToolName.__args__:
-            assert callable(make_tool(name, sandbox))
-        with pytest.raises(UserError, match="did you mean 'calculator'"):
-            make_tool("calculater", sandbox)
 
 
 def test_planners_know_of_a_kind_whether_it_asks_a_language_model() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestai.config import WorkersConfig
-from orchestai.errors import InfrastructureError, UnbilledError, UserError
+from orchestai.errors import InfrastructureError, UnbilledError
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.visible_examples import Example
 from orchestai.workers.base import Request, Signature, TextCompletion, WorkerCard, WorkerError
@@ -20,7 +20,6 @@ from orchestai.workers.pool import WorkerPool
 from orchestai.workers.prices import Prices
 from orchestai.workers.prompting.prompts import Complete
 from support.models.language_model import save_tiny_model
-from support.serving.contract_workers import Stubborn
 
 DOUBLE = Request("double it", Signature("step", ("x",)), (Example(("4",), "8"),))
 PRICES = Prices(per_call=0.001, per_mtok_in=1.0, per_mtok_out=10.0)
@@ -84,14 +83,6 @@ async def test_samples_are_drawn_in_rounds_until_one_passes_and_only_those_are_p
     assert answer.source == "recording"
 
 
-async def test_the_first_answer_counts_when_none_passes(sandbox: Sandbox) -> None:
-    generator = Scripted(" return 1", " return 2", " return 3")
-    answer = await worker(generator, sandbox, samples=3).answer(DOUBLE)
-    assert "return 1" in answer.text
-    assert answer.passed_examples is False
-    assert answer.samples == 3
-
-
 async def test_a_sample_too_many_hides_no_bill_of_the_samples_before(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,21 +108,6 @@ async def test_repetitions_draw_samples_of_their_own(sandbox: Sandbox) -> None:
     again = Request(DOUBLE.instruction, DOUBLE.signature, DOUBLE.examples, sample=2)
     await worker(generator, sandbox, samples=3).answer(again)
     assert generator.drawn == [6, 7, 8]
-
-
-async def test_without_examples_there_is_nothing_to_choose_by(sandbox: Sandbox) -> None:
-    generator = Scripted(" return 1")
-    answer = await worker(generator, sandbox, samples=8).answer(Request("double it", DOUBLE.signature))
-    assert (answer.samples, answer.passed_examples) == (1, None)
-
-
-async def test_what_ends_a_function_does_not_end_a_text(sandbox: Sandbox) -> None:
-    """An answer that counts its steps (`for ...`) or ends in GSM8K's `#### 8` was cut off there."""
-    generator = Scripted("Double it:\n#### 8")
-    answer = await worker(generator, sandbox, samples=1).answer(Request("What is twice 4?"))
-    await worker(generator, sandbox, samples=1).answer(DOUBLE)
-    assert answer.text.endswith("#### 8")
-    assert generator.stops == [(), Complete().stop]
 
 
 def configuration(folder: Path, **settings: Any) -> WorkersConfig:
@@ -168,18 +144,6 @@ async def test_a_recorded_run_is_replayed_without_the_model(folder: Path, sandbo
     assert replayed == [answer.model_copy(update={"source": "recording"}) for answer in made]
 
 
-async def test_live_overrides_the_configuration(folder: Path, sandbox: Sandbox) -> None:
-    config = configuration(folder, cache_dir=None)
-    async with WorkerPool.from_config(config, sandbox, live=False) as pool:
-        with pytest.raises(InfrastructureError):
-            await pool.answer("once", DOUBLE)
-    config = configuration(folder, recordings=(folder / "absent.jsonl",), cache_dir=None, on_miss="unscorable")
-    async with WorkerPool.from_config(config, sandbox, live=True) as pool:
-        assert (await pool.answer("once", DOUBLE)).source == "live"
-    with pytest.raises(UserError, match="no such recording"):
-        WorkerPool.from_config(config, sandbox)
-
-
 async def test_cards_describe_workers_and_tools_share_the_pool(folder: Path, sandbox: Sandbox) -> None:
     async with WorkerPool.from_config(configuration(folder), sandbox) as pool:
         once, often, search = pool.cards
@@ -207,21 +171,3 @@ async def test_concurrency_is_limited_per_worker(sandbox: Sandbox) -> None:
     pool = WorkerPool({"w": worker(slow, sandbox, samples=1)}, {"w": 2}, {})
     await asyncio.gather(*(pool.answer("w", DOUBLE) for _ in range(6)))
     assert slow.most == 2
-
-
-async def test_a_cancelled_call_gives_its_place_back_though_its_worker_goes_on() -> None:
-    """Else a worker that heeds no cancellation holds a place for each run that gave it up, and answers nobody."""
-    stubborn = Stubborn()
-    pool = WorkerPool({"w": stubborn}, {"w": 1}, {})
-    first = asyncio.ensure_future(pool.answer("w", DOUBLE))
-    await stubborn.asked.wait()
-    stubborn.asked.clear()
-    first.cancel()
-    second = asyncio.ensure_future(pool.answer("w", DOUBLE))
-    asked = asyncio.ensure_future(stubborn.asked.wait())
-    await asyncio.wait({asked}, timeout=5)
-    admitted, cancelled = asked.done(), first.cancelled()
-    stubborn.released.set()
-    assert admitted, "the second call waits for a place"
-    assert cancelled
-    assert (await second).text == "at last"

@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestai.config import load_config
-from orchestai.errors import UserError
 from orchestai.sandbox import Sandbox
-from orchestai.workers.base import Request, Signature, WorkerError
+from orchestai.workers.base import Request, WorkerError
 from orchestai.workers.pool import WorkerPool
-from orchestai.workers.prompting.prompts import strategy
 from orchestai.workers.prompting.template import RequestTemplate
 from support.models.chat_server import serving
 
@@ -56,46 +54,6 @@ async def test_the_file_of_a_template_lies_beside_the_configuration(tmp_path: Pa
         ]
         assert server.headers[0]["x-team"] == "blue"
         assert server.headers[0]["x-api-key"] == "k-secret-word"
-
-
-def templated(folder: Path, source: str):
-    (folder / "t.j2").write_text(source)
-    return strategy("template", None, folder / "t.j2")
-
-
-async def test_a_template_that_a_request_does_not_fill_costs_nothing(tmp_path: Path) -> None:
-    """A request is bounded before it is made, so a failure there would end the whole run."""
-    (tmp_path / "prompt.j2").write_text("{{ inputs['2'] }}")
-    (tmp_path / "config.yaml").write_text(CONFIG.replace(HEADERS, "") % "http://127.0.0.1:9/v1")
-    config = load_config(tmp_path / "config.yaml").workers
-    with Sandbox(workers=1) as sandbox:
-        async with WorkerPool.from_config(config, sandbox) as pool:
-            assert pool.worst_case("w", STEP).calls == 1
-            assert pool.worst_case("w", Request("alone")).calls == 0
-            with pytest.raises(WorkerError, match="'2'"):
-                await pool.answer("w", Request("alone"))
-
-
-def test_a_file_without_blocks_is_the_message_and_a_program_is_taken_from_the_reply(tmp_path: Path) -> None:
-    asked = templated(tmp_path, "{{ text }} {{ answer_format }}\n")
-    assert asked.prompt(STEP).messages == (("user", "Add them up.\n\n3 apples\n\n4 pears A number."),)
-    code = Request("double", Signature("twice", ("x",)))
-    assert asked.answer(code, "Sure:\n```python\ndef f(x):\n    return 2 * x\n```").endswith("twice = f\n")
-
-
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ("{{ instructoin }}", "did you mean 'instruction'"),
-        ("{% block user %}{{ parents }}{% endblock %}", "'parents'"),
-        ("{% if %}", "line 1"),
-        ("{% block assistant %}{% endblock %}", "assistant"),
-        ("{% include '/etc/passwd' %}", "include"),
-    ],
-)
-def test_a_template_that_names_what_is_not_there_is_refused(tmp_path: Path, source: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        templated(tmp_path, source).prompt(STEP)
 
 
 def test_a_template_runs_in_jinjas_sandbox() -> None:

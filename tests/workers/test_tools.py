@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from orchestai.sandbox import Sandbox
-from orchestai.tasks.visible_examples import Example, parse_examples
-from orchestai.workers.base import Request, Signature, WorkerCard, WorkerError
-from orchestai.workers.tools import ToolWorker, calculator, expressions, make_tool, stdlib_search
+from orchestai.tasks.visible_examples import parse_examples
+from orchestai.workers.base import Request, Signature, WorkerError
+from orchestai.workers.tools import calculator, expressions, stdlib_search
 
 ONE, TWO = Signature("step", ("x",)), Signature("step", ("a", "b"))
-CARD = WorkerCard("tool", "a tool", 1e-6, "tool")
 
 
 def run(code: str, *args: object) -> object:
@@ -40,12 +36,6 @@ def test_search_generalises_from_an_example(examples: str, arguments: tuple[obje
     assert run(search(examples), *arguments) == result
 
 
-def test_search_takes_two_arguments_and_their_own_names() -> None:
-    code = search("`[1, 2], [3, 4]` -> `11`", Signature("step", ("left", "right")))
-    assert run(code, [2, 2], [5, 6]) == 22
-    assert "left" in code
-
-
 def test_search_needs_every_example_and_equal_types() -> None:
     assert run(search("`[3, 1, 2]` -> `[3, 2, 1]`"), [1, 5, 2]) == [5, 2, 1], "one example fits sorting"
     assert run(search("`[3, 1, 2]` -> `[3, 2, 1]`, `[1, 5, 2]` -> `[5, 2, 1]`"), [4, 7]) == [7, 4]
@@ -55,11 +45,6 @@ def test_search_needs_every_example_and_equal_types() -> None:
         search("no example here")
     with pytest.raises(WorkerError, match="too large"):
         search("`10000000` -> `3`")
-
-
-def test_search_leaves_its_examples_alone_between_expressions() -> None:
-    """A library function that changes its argument must not change what the next expression sees."""
-    assert run(search("`{'b': 1, 'a': 2}` -> `['a', 'b']`"), {"z": 0, "y": 1}) == ["y", "z"]
 
 
 def test_every_expression_of_the_library_is_python() -> None:
@@ -84,43 +69,9 @@ def test_calculator_reads_arithmetic_in_words(words: str, value: int, result: in
     assert run(calculator.answer(Request(f"{words} (for example `4` -> `13`)", ONE)), value) == result
 
 
-def test_calculator_reads_arithmetic_on_two_numbers() -> None:
-    assert run(calculator.answer(Request("subtract the second number from the first", TWO)), 4, 9) == -5
-    assert run(calculator.answer(Request("take the product of both arguments and add 1", TWO)), 4, 9) == 37
-
-
 @pytest.mark.parametrize(
     "words", ["double each of its numbers", "count its vowels", "add 3 apples to it", "", "and then"]
 )
 def test_calculator_refuses_what_is_not_all_arithmetic(words: str) -> None:
     with pytest.raises(WorkerError, match="calculator"):
         calculator.answer(Request(words, ONE))
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(workers=1) as running:
-        yield running
-
-
-async def test_python_runs_code_in_the_sandbox_or_hands_it_on(sandbox: Sandbox) -> None:
-    worker = ToolWorker(CARD, make_tool("python", sandbox), 1e-6)
-    answer = await worker.answer(Request("```python\nprint(6 * 7, 'it\\'s')\n```"))
-    assert answer.text == "42 it's\n"
-    assert answer.cost_usd == 1e-6
-    assert answer.latency_ms > 0
-    assert answer.source == "tool"
-    handed_on = await worker.answer(Request("def step(x):\n    return math.sqrt(x)", ONE))
-    assert run(handed_on.text, 9) == 3.0
-    with pytest.raises(WorkerError, match="ZeroDivisionError"):
-        await worker.answer(Request("print(1 / 0)"))
-    with pytest.raises(WorkerError, match="neither"):
-        await worker.answer(Request("please add the numbers"))
-
-
-def test_an_empty_string_in_an_example_is_searched_like_any_other():
-    """HumanEval shows such examples; the search once failed on them, and the episode with it."""
-    request = Request(
-        "give it back doubled", Signature("step", ("x",)), (Example(("''",), "''"), Example(("'ab'",), "'abab'"))
-    )
-    assert "def step" in stdlib_search.answer(request)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from orchestai.tasks.visible_examples import Example
 from orchestai.workers.base import Request, Signature, TextCompletion, WorkerCard
@@ -61,8 +59,3 @@ def test_every_sample_and_every_try_counts() -> None:
     assert worker(4, tries=3).worst_case(choice).calls == 12
     text = Request("Reverse it.")
     assert worker(4).worst_case(text).calls == 1, "without examples there is nothing to choose by, and one is drawn"
-
-
-@given(st.text(), st.text())
-def test_a_longer_prompt_has_no_lower_bound(one: str, more: str) -> None:
-    assert most_tokens(Prompt((("user", one + more),))) >= most_tokens(Prompt((("user", one),)))

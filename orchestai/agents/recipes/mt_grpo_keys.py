@@ -7,8 +7,58 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Any
 
-from orchestai.config.aliases import Aliases, Meaning, override, processes, vllm
+from orchestai.config.aliases import Aliases, Meaning, override, processes
 from orchestai.errors import UserError
+
+_PORT = ("vllm_server_port", "vllm_port")
+_OF_SERVER = ("vllm_server_base_url", "vllm_server_host", *_PORT)
+_OF_ENGINE = {
+    "vllm_gpu_memory_utilization": "gpu_memory_utilization",
+    "vllm_tensor_parallel_size": "tensor_parallel_size",
+}
+KEYS = ("use_vllm", "vllm_mode", *_OF_SERVER, *_OF_ENGINE)
+
+
+def vllm_words(values: Mapping[str, Any], section: str) -> list[str]:
+    """Overrides of a model's section, for all of the `KEYS` that are given.
+
+    As in TRL nothing is sampled by vLLM unless `use_vllm` says so. `vllm_port`, which is not TRL's, says so too.
+    Without `vllm_mode` a server is meant.
+
+    Args:
+        section: of the configuration, such as `model`.
+
+    Raises:
+        UserError: the mode is unknown.
+    """
+    given = {key: values[key] for key in KEYS if values.get(key) is not None}
+    if str(given.get("use_vllm", "vllm_port" in given)).lower() != "true":
+        _warn(given, ("use_vllm",), "nothing is sampled by vLLM without use_vllm=true")
+        return [f"{section}.backend=transformers"] if "use_vllm" in given else []
+    mode = given.get("vllm_mode", "server")
+    if mode == "server":
+        _warn(given, ("use_vllm", "vllm_mode", *_OF_SERVER), "a server is started with its own")
+        return [f"{section}.backend=vllm_server", override(f"{section}.vllm.base_url", _url(given))]
+    if mode != "colocate":
+        raise UserError(f"vllm_mode={mode}: write server, or colocate for an engine in every process")
+    _warn(given, ("use_vllm", "vllm_mode", *_OF_ENGINE), "with vllm_mode=colocate there is no server")
+    engine = [f"{section}.vllm.{ours}={given[key]}" for key, ours in _OF_ENGINE.items() if key in given]
+    return [f"{section}.backend=vllm", *engine]
+
+
+def _url(given: Mapping[str, Any]) -> str:
+    if "vllm_server_base_url" in given:
+        return str(given["vllm_server_base_url"])
+    host = given.get("vllm_server_host", "localhost")
+    port = next((given[key] for key in _PORT if key in given), 8000)
+    return f"http://{'localhost' if host == '0.0.0.0' else host}:{port}"
+
+
+def _warn(given: Mapping[str, Any], used: tuple[str, ...], reason: str) -> None:
+    unused = [key for key in given if key not in used]
+    if unused:
+        _log.warning("%s: changes nothing here, since %s", ", ".join(unused), reason)
+
 
 _PHASE2 = "training.phase2_rl"
 _log = logging.getLogger(__name__)
@@ -37,7 +87,7 @@ _SAME = {
     "eval_steps": f"{_PHASE2}.eval_every",
     **{
         key: f"{_PHASE2}.{key}"
-        for key in ("learning_rate", "temperature", "epsilon", "epsilon_high", "delta", "num_iterations", "loss_type")
+        for key in ("learning_rate", "temperature", "epsilon", "epsilon_high", "num_iterations", "loss_type")
     },
     **{key: f"{_PHASE2}.{key}" for key in ("weight_decay", "max_grad_norm", "seed")},
 }
@@ -60,7 +110,7 @@ def is_recipe(values: Mapping[str, Any]) -> bool:
 
 
 def is_recipe_key(key: str) -> bool:
-    return key in _BATCH or key in vllm.KEYS or key in ALIASES
+    return key in _BATCH or key in KEYS or key in ALIASES
 
 
 def recipe_words(values: Mapping[str, Any], context: Mapping[str, Any] | None = None) -> list[str]:
@@ -72,12 +122,12 @@ def recipe_words(values: Mapping[str, Any], context: Mapping[str, Any] | None = 
     Raises:
         UserError: a key is unknown, or means nothing here that could be done instead.
     """
-    of_groups = (*_BATCH, *vllm.KEYS)
+    of_groups = (*_BATCH, *KEYS)
     words = ALIASES.overrides({key: values[key] for key in values if key not in of_groups}, "the recipe")
     if any(key in values for key in _BATCH):
         words += _batch(context or values)
-    if any(key in values for key in vllm.KEYS):
-        words += vllm.vllm_words(context or values, "model")
+    if any(key in values for key in KEYS):
+        words += vllm_words(context or values, "model")
     return words
 
 

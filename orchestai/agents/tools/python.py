@@ -48,8 +48,8 @@ class Python:
             CallFailedError: it printed nothing, or did not end well; the message says how, after what it printed.
             InfrastructureError: the sandbox could not run it.
         """
-        report = await self._sandbox.arun(Program(_RUN.format(code=fences.unfenced(code)), _TEST, "run"))
-        if report.status in ("infra_error", "broken"):
+        report = await self._sandbox.arun(Program(_RUN.format(code=fences.unfenced(code)), _TEST, "run", "sealed"))
+        if report.status in ("infra_error", "broken", "refused"):
             raise InfrastructureError("sandbox", f"sandbox: {report.status}: {report.reason}")
         (test,) = report.tests
         printed = test.output.rstrip("\n")

@@ -17,7 +17,7 @@ from orchestai.agents.tools.tool import CallFailedError
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.storage import artifacts
 from orchestai.tasks.records import read_file
-from orchestai.threads.daemon_thread import in_thread
+from orchestai.threads import in_thread
 
 _WORD = r"(?u)\b\w+\b"
 _ABOUT = "index.json"

@@ -11,7 +11,7 @@ from transformers.utils.chat_template_utils import DocstringParsingException, Ty
 
 from orchestai.errors import UserError
 from orchestai.names import find_object
-from orchestai.threads.daemon_thread import in_thread
+from orchestai.threads import in_thread
 
 
 class CallFailedError(Exception):

@@ -12,8 +12,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from orchestai.agents.conversation import Act, Conversation
-from orchestai.agents.markup import program, shown
-from orchestai.agents.workflow import AgentWorkflow, AttemptContext
+from orchestai.agents.workflow import AgentWorkflow, AttemptContext, program, shown
 from orchestai.config.section import Section
 from orchestai.outcome import judged
 from orchestai.rewards.scorers import RewardFunction, find_scorer, score

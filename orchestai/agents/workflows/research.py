@@ -11,16 +11,16 @@ import asyncio
 from pydantic import Field
 
 from orchestai.agents.conversation import Conversation
-from orchestai.agents.markup import all_tagged, shown, verdict, verdict_reward
 from orchestai.agents.tools import describe, use_tools
 from orchestai.agents.tools.search import Search as SearchTool
 from orchestai.agents.tools.search import SearchFunction, SearchIndex
-from orchestai.agents.workflow import AttemptContext
+from orchestai.agents.workflow import AttemptContext, all_tagged, shown, verdict, verdict_reward
 from orchestai.agents.workflows.search import Library
 from orchestai.outcome import Unscorable
 from orchestai.rewards.answers import brevity
 from orchestai.rewards.citations import ReportFigures, cited_ids, judge_report, stated
 from orchestai.tasks.task import Task
+from orchestai.text.spoken import spoken
 from orchestai.types import Episode
 
 _PLANNER = "You divide a question for researchers. Reply with a few questions: <question>words</question>."
@@ -73,7 +73,7 @@ class Research(Library):
         found = await asyncio.gather(
             *(use_tools(searcher, [tool], max_calls=self.args.max_searches) for searcher in searchers)
         )
-        notes = "\n".join(f"{part}\n{act.text}" for part, act in zip(parts, found, strict=True))
+        notes = "\n".join(f"{part}\n{spoken(act.text)}" for part, act in zip(parts, found, strict=True))
 
         writer = context.conversation("writer", _WRITER)
         writer.tell(f"{question}\n\nNotes:\n{shown(notes, limit)}")

@@ -15,9 +15,8 @@ from typing import Any
 from pydantic import Field, ImportString
 
 from orchestai.agents.conversation import Act, Conversation
-from orchestai.agents.markup import all_tagged, shown, tagged
 from orchestai.agents.tools.search import Passage, SearchFunction, SearchIndex, open_index
-from orchestai.agents.workflow import AgentWorkflow, AttemptContext
+from orchestai.agents.workflow import AgentWorkflow, AttemptContext, all_tagged, shown, tagged
 from orchestai.config.section import Section
 from orchestai.errors import UserError
 from orchestai.outcome import Unscorable
@@ -25,6 +24,7 @@ from orchestai.rewards.answers import brevity, finds_answer, holds_answer
 from orchestai.rewards.citations import content_words
 from orchestai.rewards.scorers import RewardFunction, find_scorer, score
 from orchestai.tasks.task import Task
+from orchestai.text.spoken import spoken
 from orchestai.types import Episode
 
 _OPTIMISER = "You write search queries for a question, each short and about one thing: <query>words</query>."
@@ -128,7 +128,7 @@ class Search(Library):
                 _Reading(searcher, query, "\n".join(passage.whole for passage in passages))
                 for searcher, query, passages in zip(began, queries, results, strict=True)
             ]
-            notes += [f"{query}: {act.text}" for query, act in zip(queries, read, strict=True)]
+            notes += [f"{query}: {spoken(act.text)}" for query, act in zip(queries, read, strict=True)]
             reply = await answerer.ask(f"{question}\n\nNotes:\n{self._shown(notes)}")
             replies.append(reply)
             answer = tagged(reply.text, "answer")

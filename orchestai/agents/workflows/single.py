@@ -18,7 +18,7 @@ from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.section import Section
 from orchestai.errors import InfrastructureError
 from orchestai.tasks.task import Task
-from orchestai.threads.daemon_thread import in_thread
+from orchestai.threads import in_thread
 from orchestai.types import Episode
 
 

@@ -15,10 +15,17 @@ from pathlib import Path, PurePosixPath
 from pydantic import Field
 
 from orchestai.agents.conversation import Conversation
-from orchestai.agents.markup import all_tagged, shown, verdict, verdict_reward
-from orchestai.agents.repositories.repository import Files, PatchError, apply_patch, read_commit, touched_paths
-from orchestai.agents.repositories.run_tests import TestResult, place, run_tests
-from orchestai.agents.workflow import AgentWorkflow, AttemptContext
+from orchestai.agents.repositories.repository import (
+    Files,
+    PatchError,
+    TestResult,
+    apply_patch,
+    place,
+    read_commit,
+    run_tests,
+    touched_paths,
+)
+from orchestai.agents.workflow import AgentWorkflow, AttemptContext, all_tagged, shown, verdict, verdict_reward
 from orchestai.config.section import Section
 from orchestai.errors import UserError
 from orchestai.tasks.task import Task
@@ -95,7 +102,13 @@ class SWE(AgentWorkflow):
                 seen, score = f"The patch does not apply: {error}", 0.0
             else:
                 applied += 1
-                seen = _said(await run_tests(self.sandbox, _restored(patched, files), self._visible(task, files)))
+                seen = _said(
+                    await run_tests(
+                        self.sandbox,
+                        _restored(patched, files),
+                        [test for test in task.details["PASS_TO_PASS"] if place(test, files)[0] in files],
+                    )
+                )
                 score = await self._judge(task, files, patched)
             limit = self.args.shown_characters
             validator = context.conversation("validator", _VALIDATOR)
@@ -135,10 +148,6 @@ class SWE(AgentWorkflow):
         content = shown(files[path].decode(errors="replace"), self.args.shown_characters)
         return f"\n\n{path}:\n```python\n{content}\n```"
 
-    def _visible(self, task: Task, files: Files) -> list[str]:
-        """The tests that pass without a patch and that the commit has."""
-        return [test for test in task.details["PASS_TO_PASS"] if place(test, files)[0] in files]
-
     async def _judge(self, task: Task, files: Files, patched: Files) -> float:
         """1 if the issue is resolved, else 0."""
         test_patch = task.details["test_patch"]
@@ -149,18 +158,14 @@ class SWE(AgentWorkflow):
             if tested:
                 judged = dict(await asyncio.to_thread(apply_patch, judged, test_patch))
         except PatchError:
-            await self._check(task, files)
+            try:
+                await asyncio.to_thread(apply_patch, files, task.details["test_patch"])
+            except PatchError as error:
+                raise UserError(f"{task.task_id}: its test patch does not apply to its base commit: {error}") from None
             return 0.0
         wanted = [*task.details["FAIL_TO_PASS"], *task.details["PASS_TO_PASS"]]
         results = await run_tests(self.sandbox, judged, wanted)
         return float(all(result.passed for result in results.values()))
-
-    async def _check(self, task: Task, files: Files) -> None:
-        """That it is the writer's doing if the test patch does not apply."""
-        try:
-            await asyncio.to_thread(apply_patch, files, task.details["test_patch"])
-        except PatchError as error:
-            raise UserError(f"{task.task_id}: its test patch does not apply to its base commit: {error}") from None
 
 
 def _likely(task: Task, files: Files) -> list[str]:

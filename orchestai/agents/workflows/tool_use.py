@@ -6,8 +6,8 @@ arXiv 2505.11821): a turn is rewarded for calls that worked and for finding a ri
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from pydantic import Field
 
@@ -138,9 +138,20 @@ def _works(results: Sequence[ToolResult], before: Sequence[ToolResult]) -> bool:
     return not any(result.failed or (result.call.name, result.call.arguments) in made for result in results)
 
 
+def _texts(arguments: Any) -> Iterator[str]:
+    """All texts in a call's arguments, as they are, and other values as texts."""
+    if isinstance(arguments, Mapping):
+        arguments = [*arguments, *arguments.values()]
+    if isinstance(arguments, list | tuple):
+        for each in arguments:
+            yield from _texts(each)
+    else:
+        yield str(arguments)
+
+
 def _retrieves(task: Task, results: Sequence[ToolResult], before: Sequence[ToolResult]) -> bool:
     """Whether a turn looked up a right answer that nobody had told or asked for by its name."""
-    asked = [json.dumps(result.call.arguments, ensure_ascii=False) for result in results]
+    asked = [" ".join(_texts(result.call.arguments or {})) for result in results]
     known = [*asked, *(result.text for result in before)]
     looked_up = [result.text for result in results if not result.failed and result.call.name not in _COMPUTES]
     return any(finds_answer(text, task, known) for text in looked_up)

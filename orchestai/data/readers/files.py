@@ -22,15 +22,16 @@ def files(path: Path, *patterns: str) -> list[Path]:
     """
     found = [path]
     if path.is_dir():
-        fits = {file for pattern in patterns for end in _ends(pattern) for file in path.glob(_any_case(pattern + end))}
+        fits = {
+            file
+            for pattern in patterns
+            for end in (("",) if pattern.endswith(".parquet") else ("", ".gz"))
+            for file in path.glob(_any_case(pattern + end))
+        }
         found = sorted(file for file in fits if not file.name.endswith((".meta.json", ".run.json")))
     if not found or not found[0].exists():
         raise UserError(f"{path}: no such file, or a folder without any of {', '.join(patterns)}")
     return found
-
-
-def _ends(pattern: str) -> tuple[str, ...]:
-    return ("",) if pattern.endswith(".parquet") else ("", ".gz")
 
 
 def _any_case(pattern: str) -> str:

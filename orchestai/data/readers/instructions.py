@@ -9,7 +9,7 @@ from typing import Any
 from orchestai.data.readers.files import files
 from orchestai.data.readers.plan import ReadPlan, plans_of
 from orchestai.data.training_file import TrainingExample
-from orchestai.tasks.instructions.suite import NAME, SPLIT_OF, SyntheticInstruction
+from orchestai.tasks.instructions import NAME, SPLIT_OF, SyntheticInstruction
 from orchestai.tasks.records import read_file
 
 

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestai.data.readers.files import files
-from orchestai.data.tables.cell_values import measures, text
 from orchestai.data.tables.long_form import column_names, outcome
-from orchestai.data.tables.outcome import TableOutcome
-from orchestai.data.tables.outcome_rows import outcome_rows
+from orchestai.data.tables.outcome import TableOutcome, measures, outcome_rows, text
 from orchestai.errors import UserError
 
 _COLUMNS = {

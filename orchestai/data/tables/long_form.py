@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from orchestai.data.readers.files import files
-from orchestai.data.tables.cell_values import measures
-from orchestai.data.tables.outcome import MEASURES, TableOutcome
-from orchestai.data.tables.outcome_rows import outcome_rows
+from orchestai.data.tables.outcome import MEASURES, TableOutcome, measures, outcome_rows
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
 from orchestai.tasks.table_files import is_csv

@@ -2,14 +2,94 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf, isnan
+from pathlib import Path
 from typing import Any, Final
 
-from orchestai.data.tables.cell_values import absent, shown, text
 from orchestai.errors import UserError
+from orchestai.tasks.records import Record
+from orchestai.tasks.table_files import is_csv, read_table
+from orchestai.text.syntax import parse_literal
+
+_TRUTH = {"true": 1.0, "false": 0.0}
+_ABSENT = {"", "nan", "none", "null", "na", "n/a"}
+_SHOWN = 60
+
+
+def number(value: Any) -> float | None:
+    """The number that a cell says, 1 or 0 for true or false; None where it is empty.
+
+    Raises:
+        ValueError: it is no number.
+    """
+    written = str(value).strip().lower()
+    if written in _ABSENT:
+        return None
+    found = _TRUTH[written] if written in _TRUTH else float(written)
+    return None if math.isnan(found) else found
+
+
+def measures(cells: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers that the cells say, by field, and by field under `unread` the cells that are no numbers."""
+    found: dict[str, Any] = {}
+    unread: dict[str, str] = {}
+    for name, value in cells.items():
+        try:
+            found[name] = number(value)
+        except ValueError:
+            found[name], unread[name] = None, shown(value)
+    return found | {"unread": unread}
+
+
+def absent(value: Any) -> bool:
+    """Whether a cell holds nothing: tables hold a NaN, or pandas' NA, for no text, too."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # NA is neither equal to itself nor unequal
+        return True
+    except ValueError:  # an array says it of each of its elements
+        return False
+
+
+def text(value: Any) -> str:
+    """The text of a cell; empty where there is none."""
+    return "" if absent(value) else str(value)
+
+
+def shown(value: Any) -> str:
+    """The beginning of a cell, in quotes, for messages."""
+    written = str(value)
+    return repr(written if len(written) <= _SHOWN else f"{written[:_SHOWN]}...")
+
+
+def printed_list(value: Any) -> str:
+    """The texts of a list that was printed into a cell, joined by blank lines; any other text as it is."""
+    written = text(value)
+    if written.lstrip().startswith("["):
+        try:
+            parts = parse_literal(written.strip())
+        except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+            return written
+        if isinstance(parts, list) and all(isinstance(part, str) for part in parts):
+            return "\n\n".join(parts)
+    return written
+
+
+def outcome_rows(file: Path) -> list[tuple[str, Record]]:
+    """The rows with where each stands; an empty cell of CSV, which does not tell an empty text from none, is None.
+
+    Raises:
+        UserError: it cannot be read, or has no rows.
+    """
+    rows = read_table(file, "outcome")
+    if not is_csv(file):
+        return rows
+    return [(where, {name: value or None for name, value in row.items()}) for where, row in rows]
+
 
 MEASURES: Final = ("score", "cost_usd", "latency_s", "tokens")
 _HALF = re.compile("[\ud800-\udfff]")

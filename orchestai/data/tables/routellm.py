@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestai.data.readers.files import files
-from orchestai.data.tables.cell_values import measures
 from orchestai.data.tables.long_form import FIELDS, SHORT
-from orchestai.data.tables.outcome import TableOutcome
-from orchestai.data.tables.outcome_rows import outcome_rows
+from orchestai.data.tables.outcome import TableOutcome, measures, outcome_rows
 from orchestai.errors import UserError
 
 _OTHER_COLUMNS = frozenset({"prompt", "subject", "", *FIELDS, *SHORT})
@@ -32,16 +30,15 @@ def read(path: Path) -> Iterator[TableOutcome]:
 def _cells(where: str, row: Mapping[str, Any], subject: str) -> Iterator[tuple[Any, ...]]:
     scores = row.get("score")
     if not isinstance(scores, dict):
-        scores = {column: value for column, value in row.items() if not _no_model(column)}
+        scores = {
+            column: value
+            for column, value in row.items()
+            if not (column in _OTHER_COLUMNS or column.startswith(("Unnamed", "__index_level_")))
+        }
     if "prompt" not in row or not scores:
         raise UserError(f"{where}: not a row of RouteLLM, which has `prompt` and a column or a `score` per model")
     task_type = row.get("task_type", row.get("subject", subject))
     return ((where, row, task_type, worker, score) for worker, score in scores.items())
-
-
-def _no_model(column: str) -> bool:
-    """Whether it is about the query or an outcome, or what pandas calls a column of row numbers."""
-    return column in _OTHER_COLUMNS or column.startswith(("Unnamed", "__index_level_"))
 
 
 def _outcome(where: str, row: Mapping[str, Any], task_type: Any, worker: str, score: Any) -> TableOutcome:

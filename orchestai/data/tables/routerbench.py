@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestai.data.readers.files import files
-from orchestai.data.tables.cell_values import absent, measures, printed_list
-from orchestai.data.tables.outcome import TableOutcome
-from orchestai.data.tables.outcome_rows import outcome_rows
+from orchestai.data.tables.outcome import TableOutcome, absent, measures, outcome_rows, printed_list
 from orchestai.errors import UserError
 
 _COST, _REPLY = "|total_cost", "|model_response"

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestai.data.training_file import TrainingExample
 from orchestai.evaluation.held_out import HeldOut, hold_out
-from orchestai.tasks.seen_tasks import SeenTasks
+from orchestai.tasks.splits import SeenTasks
 
 
 @dataclass(frozen=True)

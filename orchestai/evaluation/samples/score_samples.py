@@ -3,19 +3,342 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from orchestai.evaluation.samples.sample_files import Sample
-from orchestai.evaluation.samples.scorecard import Lost, Score
-from orchestai.evaluation.samples.verdicts import Verdict, VerdictFile, fingerprint, report_of
-from orchestai.outcome import Unscorable
+from orchestai.errors import FaultKind, UserError
+from orchestai.evaluation.statistics import pass_at_k
+from orchestai.outcome import Scored, Unscorable
 from orchestai.progress import open_progress
 from orchestai.rewards.scorers import judge
-from orchestai.sandbox import Sandbox
+from orchestai.sandbox import Report, Sandbox, TestVerdict
+from orchestai.sandbox.program import Isolation, Status
+from orchestai.storage import artifacts
+from orchestai.tasks.records import Record, read_file
+from orchestai.tasks.task import UNIT_TESTS, Task
+
+_MBPP = "mbpp"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One program for one task; `index` is its place among the samples of its file, from 0."""
+
+    index: int
+    task: Task
+    code: str
+
+
+def read_samples(path: Path, tasks: Sequence[Task]) -> list[Sample]:
+    """The samples of a .jsonl or .jsonl.gz file.
+
+    A row has a `task_id`, and a `solution` (the whole program) or a `completion` (which continues the task's
+    `complete_prompt`); of a row with both, the solution counts. Several rows of a task are several samples.
+
+    Raises:
+        UserError: a line is not such a row, or names no task of `tasks`.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; pass a .jsonl or .jsonl.gz file of samples")
+    by_id = {_spelling(task.task_id, task.suite): task for task in tasks}
+    rows = read_file(path, "sample")
+    return [_sample(index, row, where, by_id, tasks[0]) for index, (where, row) in enumerate(rows)]
+
+
+def samples_of(tasks: Sequence[Task], samples: Sequence[Sample], path: Path) -> list[Sample]:
+    """The samples of some tasks alone.
+
+    Raises:
+        UserError: there is none.
+    """
+    names = {task.task_id for task in tasks}
+    kept = [sample for sample in samples if sample.task.task_id in names]
+    if not kept:
+        raise UserError(f"{path}: no sample is of one of the {len(names)} held-out tasks; write some for these")
+    return kept
+
+
+def _sample(index: int, row: Record, where: str, by_id: dict[str, Task], first: Task) -> Sample:
+    if "task_id" not in row:
+        raise UserError(f"{where}: field 'task_id' is missing; add it, such as {first.task_id!r}")
+    task = by_id.get(_spelling(row["task_id"], first.suite))
+    if task is None:
+        raise UserError(
+            f"{where}: {first.suite} has no task {row['task_id']!r} (its first is {first.task_id!r}); "
+            "correct it, or choose another --suite or tasks.path"
+        )
+    for key, head in (("solution", ""), ("completion", task.complete_prompt)):
+        if isinstance(code := row.get(key), str):
+            return Sample(index, task, head + code)
+    raise UserError(
+        f"{where}: neither 'solution' (the whole program) nor 'completion' (what follows the prompt) is a text; add one"
+    )
+
+
+def _spelling(task_id: object, suite: str) -> str:
+    """MBPP's tasks are numbers to its authors, and to others `MBPP/11` or `Mbpp/11`."""
+    text = str(task_id)
+    return text.lower().removeprefix("mbpp/") if suite == _MBPP else text
+
+
+_JUDGING = 3
+"""Grows when the same program may get another verdict than before; kept verdicts are judged again then."""
+
+
+class Verdict(BaseModel):
+    """What the sandbox found of one sample.
+
+    Attributes:
+        index: of the sample in its file.
+        fingerprint: of the sample and of all that decides its verdict; see `fingerprint`.
+        passed, total, success, status, reason, level, isolation, wall_s, cpu_s, peak_mb, tests: as in `Report`.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    task_id: str
+    index: int
+    fingerprint: str
+    passed: int
+    total: int
+    success: bool
+    status: Status
+    reason: str
+    level: str
+    isolation: Isolation = "sealed"
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+    tests: tuple[TestVerdict, ...]
+
+    @classmethod
+    def of(cls, sample: Sample, fingerprint: str, report: Report) -> Verdict:
+        return cls(
+            task_id=sample.task.task_id,
+            index=sample.index,
+            fingerprint=fingerprint,
+            passed=report.passed,
+            total=report.total,
+            success=report.success,
+            status=report.status,
+            reason=_encodable(report.reason),
+            level=report.level,
+            isolation=report.isolation,
+            wall_s=report.wall_s,
+            cpu_s=report.cpu_s,
+            peak_mb=report.peak_mb,
+            tests=tuple(
+                replace(test, message=_encodable(test.message), output=_encodable(test.output)) for test in report.tests
+            ),
+        )
+
+
+class VerdictFile:
+    """A file of verdicts; it is created at once, so that a place that cannot be written costs no judgment.
+
+    Attributes:
+        known: the verdicts that it held when it was opened, by index and fingerprint.
+        problems: `FILE:LINE: what is wrong` for each line that is none, such as one that a crash tore.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        artifacts.append(path, b"")
+        lines, self.problems = artifacts.read_lines(path)
+        self.known: dict[tuple[int, str], Verdict] = {}
+        for where, line in lines:
+            try:
+                verdict = Verdict.model_validate(line)
+            except ValidationError:
+                self.problems.append(f"{where}: not a verdict; skipped")
+                continue
+            self.known[verdict.index, verdict.fingerprint] = verdict
+
+    def append(self, verdict: Verdict) -> None:
+        """Append one verdict; on return it is on the disk."""
+        artifacts.append(self.path, verdict.model_dump_json().encode() + b"\n")
+
+
+def verdict_path(samples: Path) -> Path:
+    """`SAMPLES_results.jsonl` beside `SAMPLES.jsonl` or `SAMPLES.jsonl.gz`."""
+    name = samples.name.removesuffix(".gz").removesuffix(".jsonl")
+    return samples.with_name(f"{name}_results.jsonl")
+
+
+def check_distinct(paths: Sequence[Path]) -> None:
+    """Refuse to write one file over another."""
+    seen: set[Path] = set()
+    for path in paths:
+        if path.resolve() in seen:
+            raise UserError(f"{path}: samples, verdicts (--output) and figures (--json) need a file each; rename one")
+        seen.add(path.resolve())
+
+
+def report_of(task: Task, outcome: Scored) -> Report:
+    """The report on an answer that no unit tests judged: its scorer is the one test, passed at full score."""
+    passed = outcome.value >= 1.0
+    verdict = TestVerdict(
+        task.scorer_name, "passed" if passed else "failed", "" if passed else f"score {outcome.value:g}"
+    )
+    return Report("ok", passed=int(passed), total=1, tests=(verdict,))
+
+
+def fingerprint(sample: Sample, sandbox: Sandbox) -> str:
+    """Of the answer, what judges it and how, the sandbox's limits, level and packages, and the Python that runs it."""
+    task = sample.task
+    other = [] if task.scorer_name == UNIT_TESTS else [task.scorer_name, task.suite, task.answers, task.details]
+    return artifacts.fingerprint(
+        {
+            "judging": _JUDGING,
+            "task": [task.task_id, task.test, task.entry_point, task.isolation, *other],
+            "code": sample.code,
+            "limits": asdict(sandbox.limits),
+            "level": sandbox.level,
+            "modules": sorted(sandbox.packages.modules) if sandbox.packages else None,
+            "python": platform.python_version_tuple()[:2],
+        }
+    )
+
+
+def _encodable(text: str) -> str:
+    """Without half characters (lone surrogates), which a program may print and no file can hold."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A sample without a verdict, since the sandbox or the tests failed, not the program."""
+
+    index: int
+    task_id: str
+    fault: FaultKind
+    reason: str
+
+
+@dataclass(frozen=True)
+class Score:
+    """What the samples of a suite are worth.
+
+    Attributes:
+        verdicts: of the samples that could be judged, in the order of the file.
+        lost: the samples that could not.
+        continued: verdicts that were known from before.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    lost: tuple[Lost, ...] = ()
+    continued: int = 0
+
+    @cached_property
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """Task id -> its samples that were judged, and those of them that pass all tests; at least one was judged."""
+        found: dict[str, tuple[int, int]] = {}
+        for verdict in self.verdicts:
+            n, c = found.get(verdict.task_id, (0, 0))
+            found[verdict.task_id] = (n + 1, c + verdict.success)
+        return found
+
+    @property
+    def tasks_lost(self) -> int:
+        """Tasks that no sample was judged of."""
+        return len({lost.task_id for lost in self.lost} - set(self.counts))
+
+    def pass_at(self, k: int) -> float | str:
+        """Mean pass@k over the tasks, or why there is none: a task has fewer than k judged samples."""
+        counts = self.counts
+        if not counts:
+            return "no sample could be judged"
+        few = [task_id for task_id, (n, _) in counts.items() if n < k]
+        if few:
+            n = counts[few[0]][0]
+            return (
+                f"tasks with fewer than {k} judged samples: {len(few)} of {len(counts)} ({few[0]} has {n}); "
+                "add samples, or choose a smaller --k"
+            )
+        return sum(pass_at_k(n, c, k) for n, c in counts.values()) / len(counts)
+
+    @property
+    def tests(self) -> tuple[int, int]:
+        """Tests passed, and tests in all."""
+        return sum(verdict.passed for verdict in self.verdicts), sum(verdict.total for verdict in self.verdicts)
+
+    @property
+    def judged_open(self) -> int:
+        """Samples whose tests ran in their process, where forgery is detected at best."""
+        return sum(verdict.isolation == "open" for verdict in self.verdicts)
+
+    @property
+    def statuses(self) -> dict[str, int]:
+        """How many samples got each status, the commonest first."""
+        return dict(Counter(verdict.status for verdict in self.verdicts).most_common())
+
+    def to_dict(self, ks: Sequence[int]) -> dict[str, Any]:
+        """JSON-ready figures."""
+        found = {k: self.pass_at(k) for k in ks}
+        passed, total = self.tests
+        return {
+            "tasks": len(self.counts) + self.tasks_lost,
+            "tasks_lost": self.tasks_lost,
+            "samples": len(self.verdicts) + len(self.lost),
+            "pass_at_k": {str(k): value for k, value in found.items() if isinstance(value, float)},
+            "left_out": {str(k): value for k, value in found.items() if isinstance(value, str)},
+            "tests_passed": passed,
+            "tests_total": total,
+            "statuses": self.statuses,
+            "open": self.judged_open,
+            "unscorable": [asdict(lost) for lost in self.lost],
+            "by_task": {task_id: {"samples": n, "passed": c} for task_id, (n, c) in self.counts.items()},
+        }
+
+    def remarks(self, ks: Sequence[int], tasks: int) -> list[str]:
+        """What a reader of the figures must know; `tasks` is the size of the suite."""
+        by_reason: dict[str, list[Lost]] = {}
+        for lost in self.lost:
+            by_reason.setdefault(Unscorable(lost.fault, lost.reason).group, []).append(lost)
+        said = [
+            f"not judged: {', '.join(f'{lost.task_id} (sample {lost.index})' for lost in alike)}: "
+            f"{' '.join(alike[0].reason.split())}"
+            for alike in by_reason.values()
+        ]
+        if self.lost:
+            said.append(
+                f"samples not judged and left out of pass@k: {len(self.lost)} "
+                f"(tasks that have no other: {self.tasks_lost}); repeat the command to judge them"
+            )
+        if missing := tasks - len(self.counts) - self.tasks_lost:
+            said.append(f"tasks without a sample, left out of pass@k: {missing} of the suite's {tasks}")
+        return said + [f"no pass@{k}: {why}" for k in ks if isinstance(why := self.pass_at(k), str)]
+
+    def table(self, ks: Sequence[int], title: str) -> Table:
+        shown = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, show_header=False, pad_edge=False)
+        shown.add_column()
+        shown.add_column(justify="right")
+        shown.add_row("tasks", str(len(self.counts) + self.tasks_lost))
+        shown.add_row("samples", str(len(self.verdicts) + len(self.lost)))
+        for k in ks:
+            if isinstance(value := self.pass_at(k), float):
+                shown.add_row(f"pass@{k}", f"{value:.1%}", style="bold")
+        passed, total = self.tests
+        shown.add_row("tests passed", f"{passed} of {total} ({passed / total:.1%})" if total else "-")
+        for status, count in self.statuses.items():
+            shown.add_row(f"status {status}", str(count))
+        if self.judged_open:
+            shown.add_row("judged open", f"{self.judged_open} ({self.judged_open / len(self.verdicts):.1%})")
+        if self.lost:
+            shown.add_row("not judged", str(len(self.lost)))
+        return shown
 
 
 async def score(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -11,7 +13,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
@@ -20,10 +24,9 @@ from orchestai.errors import UserError
 from orchestai.evaluation.held_out import HeldOut
 from orchestai.evaluation.statistics import mean
 from orchestai.evaluation.systems import baselines, plot
-from orchestai.evaluation.systems.assignments import Embed
+from orchestai.evaluation.systems.baselines import STATIC_MIX, Embed, trials
 from orchestai.evaluation.systems.oracle import Hindsight, best_of
 from orchestai.evaluation.systems.preference_sweep import LEAST, PREFERENCES, PreferenceSweep, sweep_preferences
-from orchestai.evaluation.systems.results import SystemRow, rank_invalid
 from orchestai.evaluation.systems.row_summaries import (
     Difference,
     RowSummary,
@@ -33,23 +36,150 @@ from orchestai.evaluation.systems.row_summaries import (
     oracle_share,
     summarize,
 )
-from orchestai.evaluation.systems.runner import Runner
+from orchestai.evaluation.systems.runner import Result, Runner, SystemRow, rank_invalid
 from orchestai.evaluation.systems.sample_k import OpenExecutor, SampleK, sample_k, strongest_sampler
-from orchestai.evaluation.systems.static_mix import static_mix
-from orchestai.evaluation.systems.systems_table import headline, table
-from orchestai.evaluation.systems.worker_accuracy import trials
-from orchestai.evaluation.systems.worker_choices import worker_choices
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.reward import RewardForm
 from orchestai.planner.base import Plan, Planner
-from orchestai.planner.fallback import FallbackPlanner
 from orchestai.planner.outlook import PoolOutlook
+from orchestai.planner.serving import FallbackPlanner, with_last_resort
 from orchestai.planner.slots.encoders.encoder import TextEncoder, UnreadableTextError
 from orchestai.progress import open_progress
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import task_hash
 from orchestai.tasks.task import Task
+
+
+def headline(planners: Sequence[str], summaries: Sequence[RowSummary]) -> list[RowSummary]:
+    """At most ten rows, the best first: the oracle, the trained planners, and what they have to beat.
+
+    Of cascades, and of single workers however they are asked, only the one that solves most is among them.
+    """
+    known = [summary for summary in summaries if summary.success is not None]
+    cascades = [one for one in known if one.name in (baselines.CASCADE, baselines.WHOLE_CASCADE)]
+    singles = [one for one in known if one.name.startswith((baselines.WHOLE, baselines.STEPS)) and one not in cascades]
+    best = [max(some, key=lambda one: one.success or 0.0) for some in (cascades, singles) if some]
+    names = {
+        *(baselines.ORACLE, *planners[-2:], baselines.LOOKUP, baselines.NEAREST, baselines.STATIC_MIX),
+        *(baselines.SAMPLE_K, baselines.SELF_CONSISTENCY, baselines.CHEAPEST),
+        *(one.name for one in best),
+    }
+    shown = [summary for summary in summaries if summary.name in names]
+    return sorted(shown, key=lambda one: -(one.success or 0.0))
+
+
+def table(ours: str, summaries: Sequence[RowSummary], differences: Sequence[Difference], title: str) -> Table:
+    """One line per row; the last column is the reward of `ours` minus the row's, with its paired 95 % interval.
+
+    The share of tasks that could not be judged is shown where there are any.
+    """
+    against = {d.to: d for d in differences if d.of == ours}
+    lost = any(summary.unscorable for summary in summaries)
+    shown = Table(
+        title=escape(title),
+        title_justify="left",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    shown.add_column("row", no_wrap=True)
+    shown.add_column("solved % [95 %]", justify="right")
+    for heading in ("reward", "USD/1000", "ms", "valid %", *(["unscored %"] if lost else [])):
+        shown.add_column(heading, justify="right", no_wrap=True)
+    shown.add_column(escape(f"reward, {ours} minus it"), justify="right")
+    for summary in summaries:
+        compared = against.get(summary.name)
+        low, high = (_number(end, scale=100, digits=1) for end in summary.success_ci)
+        shown.add_row(
+            escape(summary.name),
+            f"{_number(summary.success, scale=100, digits=1)} [{low}, {high}]",
+            _number(summary.reward, digits=2),
+            _number(summary.cost_usd, scale=1000, digits=4),
+            _number(summary.latency_ms, digits=0),
+            _number(summary.validity, scale=100, digits=0),
+            *([_number(summary.unscorable, scale=100, digits=0)] if lost else []),
+            compared.reward.signed() if compared else "",
+            style="bold" if summary.name == ours else None,
+        )
+    return shown
+
+
+def _number(value: float | None, *, scale: float = 1, digits: int) -> str:
+    return "-" if value is None else f"{value * scale:.{digits}f}"
+
+
+def worker_choices(row: SystemRow, hindsight: Sequence[Plan], workers: Sequence[str]) -> dict[str, Any] | None:
+    """`counts[i][j]` of steps for which `workers[i]` was asked first and `best[j]` is the cheapest that is right.
+
+    Compared are steps that the reference decomposition has in the same words, of tasks all of whose steps some worker
+    is right on; None where there are none.
+
+    Args:
+        hindsight: a plan per task, with the right workers (`Hindsight.plans`).
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    for result, plan in zip(row.results, hindsight, strict=True):
+        if result.workflow is None or plan.workflow is None:
+            continue
+        right = {subtask.instruction: subtask.worker for subtask in plan.workflow.subtasks}
+        for subtask in result.workflow.subtasks:
+            if subtask.instruction in right:
+                counts[subtask.worker, right[subtask.instruction]] += 1
+    if not counts:
+        return None
+    return {
+        "workers": list(workers),
+        "best": list(workers),
+        "counts": [[counts[i, j] for j in workers] for i in workers],
+    }
+
+
+def static_mix(rows: Sequence[SystemRow], budget_usd: float) -> SystemRow | None:
+    """What is to be expected where a coin is tossed between two rows for each task, at this mean cost.
+
+    They are the two that solve most so, in hindsight, on the tasks themselves. Where every row is cheaper, or none is,
+    it is the best or the cheapest alone; None without rows whose cost and success are known.
+    """
+    known = [(mean(row.values("cost_usd")), mean(row.values("success")), row) for row in rows]
+    known = [one for one in known if math.isfinite(one[0]) and math.isfinite(one[1])]
+    if not known:
+        return None
+    cheap = [one for one in known if one[0] <= budget_usd] or [min(known, key=lambda one: one[0])]
+    dear = [one for one in known if one[0] > budget_usd]
+    best = max(cheap, key=lambda one: one[1])
+    pairs = [
+        (best, best, 0.0),
+        *((one, other, _share(one[0], other[0], budget_usd)) for one in cheap for other in dear),
+    ]
+    one, other, share = max(pairs, key=lambda pair: (1 - pair[2]) * pair[0][1] + pair[2] * pair[1][1])
+    both = zip(one[2].results, other[2].results, strict=True)
+    return SystemRow(STATIC_MIX, tuple(_mixed(*results, share) for results in both))
+
+
+def _share(cheap_usd: float, dear_usd: float, budget_usd: float) -> float:
+    """How often the dear one is taken, so that the mean is the budget."""
+    return min(max((budget_usd - cheap_usd) / (dear_usd - cheap_usd), 0.0), 1.0) if dear_usd > cheap_usd else 0.0
+
+
+def _mixed(one: Result, other: Result, share: float) -> Result:
+    """Expected figures where the other has a chance of `share`."""
+
+    def expected(field: str) -> float:
+        return (1 - share) * float(getattr(one, field)) + share * float(getattr(other, field))
+
+    likelier = one if share < 0.5 else other
+    return Result(
+        expected("success"),
+        expected("reward"),
+        expected("cost_usd"),
+        expected("latency_ms"),
+        likelier.raw_valid,
+        likelier.workflow,
+        one.reason or other.reason,
+    )
+
 
 SCHEMA_VERSION = 1
 AS_SERVED = ", as served"
@@ -190,7 +320,7 @@ async def evaluate(
         rows = [await runner.run(name, made, bar.start(name)) for name, made in planned.items()]
         runner.refuse_if_broken()
         ours = list(planned)[-1]
-        served = _served(ours, planned[ours], fallbacks or {}, tasks, config.planner.min_confidence)
+        served = _served(ours, planned[ours], fallbacks or {}, tasks, config)
         if served is not None:
             rows.append(await runner.run(ours + AS_SERVED, served, bar.start(ours + AS_SERVED)))
             runner.refuse_if_broken()
@@ -247,11 +377,9 @@ def embedder(encoder: TextEncoder) -> Embed:
 
     def embed(texts: Sequence[str]) -> NDArray[np.float32]:
         vectors = np.zeros((len(texts), encoder.width), dtype=np.float32)
-        for i, text in enumerate(texts):
-            try:
-                vectors[i] = encoder.embed([text])[0]
-            except UnreadableTextError:
-                continue
+        for i, read in enumerate(encoder.encode_all(texts)):
+            if not isinstance(read, UnreadableTextError):
+                vectors[i] = encoder.embed([read.text])[0]
         return vectors
 
     return embed
@@ -264,11 +392,14 @@ def _of_other_tasks(records: Sequence[ExecutionRecord], tasks: Sequence[Task]) -
 
 
 def _served(
-    ours: str, plans: Sequence[Plan], fallbacks: Mapping[str, Planner], tasks: Sequence[Task], min_confidence: float
+    ours: str, plans: Sequence[Plan], fallbacks: Mapping[str, Planner], tasks: Sequence[Task], config: Config
 ) -> list[Plan] | None:
-    """The plans that are followed where some of planner `ours` are left to others; None where none is."""
-    served = FallbackPlanner({ours: _Made(plans), **fallbacks}, min_confidence).plan(tasks) if fallbacks else []
-    return served if any(plan.planned_by for plan in served) else None
+    """The plans that `run` and `serve` follow, with others' plans and fallbacks; None where these change nothing."""
+    if not fallbacks:
+        return None
+    followed = FallbackPlanner({ours: _Made(plans), **fallbacks}, config.planner.min_confidence).plan(tasks)
+    served = with_last_resort(followed, config.workers)
+    return served if [plan.workflow for plan in served] != [plan.workflow for plan in plans] else None
 
 
 class _Made:

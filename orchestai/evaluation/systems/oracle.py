@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from orchestai.errors import InfrastructureError
-from orchestai.evaluation.systems.results import Result, SystemRow
+from orchestai.evaluation.systems.runner import Result, SystemRow
 from orchestai.execution.assembler import assemble
-from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.request import build_request
 from orchestai.execution.reward import RewardForm
+from orchestai.execution.running_workflow import JudgingExecutor
 from orchestai.outcome import Unscorable, judged
 from orchestai.planner.base import Plan
 from orchestai.rewards.scorers import judge
@@ -78,7 +78,7 @@ class Hindsight:
         request = steps.request(subtask)
         answers = await asyncio.gather(*(self._answer(worker, request) for worker in self._workers))
         offers = [
-            (self._price(a), worker, a)
+            (self._reward.cost(a.cost_usd) + self._reward.latency(a.latency_ms), worker, a)
             for worker, a in zip(self._workers, answers, strict=True)
             if isinstance(a, Answer)
         ]
@@ -109,9 +109,6 @@ class Hindsight:
         except InfrastructureError as error:
             return Unscorable.of(error)
         return None if passed is False else answer
-
-    def _price(self, answer: Answer) -> float:
-        return self._reward.cost(answer.cost_usd) + self._reward.latency(answer.latency_ms)
 
 
 class _KnownSteps(Protocol):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import cos, radians, sin
 from pathlib import Path
+from typing import TypeAlias
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -15,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from matplotlib.text import Annotation
-from matplotlib.transforms import Bbox
+from matplotlib.transforms import BboxBase
 
 from orchestai.evaluation.systems.baselines import ORACLE, WHOLE
 from orchestai.evaluation.systems.row_summaries import RowSummary
@@ -37,6 +38,8 @@ _ORACLE = _Style("best in hindsight", "#2e7d32", "*", 11.0)
 _FRONTIER = "#b0b0b0"
 _FREE = 0.3
 """Rows that cost nothing are drawn at this share of the cheapest row's cost, since the axis is logarithmic."""
+_Box: TypeAlias = tuple[float, float, float, float]
+"""Left, low, right and high end, in pixels."""
 _ANGLES = (0, 180, 45, 135, -45, -135, 90, -90, 22, 158, -22, -158)
 _DISTANCES = (10, 18, 28, 40, 54, 70, 90, 112)
 _HALO = [withStroke(linewidth=2.5, foreground="white")]
@@ -135,9 +138,11 @@ def _label(axes: Axes, ours: set[str], places: dict[str, tuple[float, float]]) -
     figure.canvas.draw()
     half = max(style.size for style in (_OURS, _OTHER, _WHOLE, _ORACLE)) * figure.dpi / 72 / 2
     pixels = {name: axes.transData.transform(place) for name, place in places.items()}
-    taken = [Bbox.from_extents(x - half, y - half, x + half, y + half) for x, y in pixels.values()]
-    taken += [box for container in axes.containers if (box := container.get_children()[-1].get_window_extent())]
-    inside = axes.get_window_extent()
+    taken: list[_Box] = [(x - half, y - half, x + half, y + half) for x, y in pixels.values()]
+    taken += [
+        _extents(box) for container in axes.containers if (box := container.get_children()[-1].get_window_extent())
+    ]
+    inside = _extents(axes.get_window_extent())
     for name in sorted(places, key=lambda name: (name not in ours, -places[name][1])):
         label = axes.annotate(
             name,
@@ -155,16 +160,16 @@ def _label(axes: Axes, ours: set[str], places: dict[str, tuple[float, float]]) -
         taken.append(_settle(label, taken, inside))
 
 
-def _settle(label: Annotation, taken: Sequence[Bbox], inside: Bbox) -> Bbox:
+def _settle(label: Annotation, taken: Sequence[_Box], inside: _Box) -> _Box:
     """Move the label to the nearest place where it covers least; the box that it then takes."""
-    best: tuple[float, tuple[float, float], str, Bbox] | None = None
+    best: tuple[float, tuple[float, float], str, _Box] | None = None
     for distance, angle in product(_DISTANCES, _ANGLES):
         x, y = distance * cos(radians(angle)), distance * sin(radians(angle))
         side = "left" if x > 1 else "right" if x < -1 else "center"
         label.set(position=(x, y), ha=side)
         box = _text_box(label)
         covered = sum(_overlap(box, other) for other in taken)
-        outside = box.width * box.height - _overlap(box, inside)
+        outside = (box[2] - box[0]) * (box[3] - box[1]) - _overlap(box, inside)
         if best is None or covered + outside < best[0] - 1:
             best = (covered + outside, (x, y), side, box)
         if covered + outside < 1:
@@ -174,18 +179,22 @@ def _settle(label: Annotation, taken: Sequence[Bbox], inside: Bbox) -> Bbox:
     return best[3]
 
 
-def _text_box(label: Annotation) -> Bbox:
+def _text_box(label: Annotation) -> _Box:
     """The text's box in pixels, without its line, and a little air."""
     figure = label.get_figure()
     assert isinstance(figure, Figure)
     label.update_positions(figure.canvas.get_renderer())  # type: ignore[attr-defined]
-    box = super(Annotation, label).get_window_extent()
-    return box.padded(2)
+    return _extents(super(Annotation, label).get_window_extent().padded(2))
 
 
-def _overlap(one: Bbox, other: Bbox) -> float:
-    shared = Bbox.intersection(one, other)
-    return 0.0 if shared is None else shared.width * shared.height
+def _extents(box: BboxBase) -> _Box:
+    left, low, right, high = map(float, box.extents)
+    return left, low, right, high
+
+
+def _overlap(one: _Box, other: _Box) -> float:
+    width, height = (min(one[i + 2], other[i + 2]) - max(one[i], other[i]) for i in (0, 1))
+    return max(width, 0.0) * max(height, 0.0)
 
 
 def _style(name: str, ours: set[str]) -> _Style:

@@ -12,14 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestai.estimate.calibration import expected_calibration_error, reliability
-from orchestai.estimate.preference import by_preference
+from orchestai.estimate.plan_options import by_preference
 from orchestai.evaluation.statistics import Interval, Values, mean, number, paired_difference, proportion
-from orchestai.evaluation.systems.results import SystemRow
-from orchestai.evaluation.systems.runner import Runner
+from orchestai.evaluation.systems.runner import Runner, SystemRow
 from orchestai.evaluation.tables.routing_metrics import hypervolume
-from orchestai.planner.base import Plan, Planner, PreferringPlanner
+from orchestai.planner.base import Plan
 from orchestai.planner.outlook import PlanOutlook, PoolOutlook
-from orchestai.preference import Preference
 from orchestai.tasks.task import Task
 
 PREFERENCES: Final = tuple(round(0.1 * place, 1) for place in range(1, 10))
@@ -57,7 +55,6 @@ class PreferenceSweep:
 
     Attributes:
         planner: whose decompositions these are.
-        chosen_by: who chose the workers at each preference: `planner`, or `estimate` where it has not learned that.
         preferences: by ascending `prefer`.
         least: with a least success each, at the least price that reaches it.
         hypervolume: of the preferences, `hypervolume_of_rows` of the rows that they are compared with: the share of the
@@ -67,7 +64,6 @@ class PreferenceSweep:
     """
 
     planner: str
-    chosen_by: str
     preferences: tuple[SweptPoint, ...]
     least: tuple[SweptPoint, ...]
     hypervolume: float
@@ -90,19 +86,17 @@ class PreferenceSweep:
     def remark(self) -> str:
         """A line that sums it up."""
         below = [row for row, gap in self.above.items() if gap.mean < 0]
-        whose = "its own choice" if self.chosen_by == "planner" else "the estimate"
         order = "rises" if self.monotone else "does not always rise"
         where = f"below {', '.join(below)}" if below else "below none of the other rows"
         area = f"hypervolume {self.hypervolume:.3f} ({self.hypervolume_of_rows:.3f} of the other rows)"
         return (
-            f"Preferences of {self.planner} (workers by {whose}): mean cost {order} with prefer, the curve is {where} "
-            f"at their cost, {area}, calibration error of forecasts {self.ece:.3f}."
+            f"Preferences of {self.planner} (workers by the estimate): mean cost {order} with prefer, "
+            f"the curve is {where} at their cost, {area}, calibration error of forecasts {self.ece:.3f}."
         )
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "planner": self.planner,
-            "chosen_by": self.chosen_by,
             "preferences": [point.to_dict() for point in self.preferences],
             "min_success": [point.to_dict() for point in self.least],
             "cost_is_monotone": self.monotone,
@@ -151,7 +145,6 @@ async def sweep_preferences(
     start: Callable[[str], Callable[[], None]],
     *,
     longest: int,
-    chooser: Planner | None = None,
 ) -> PreferenceSweep:
     """Give a planner's plans the workers that each preference asks for, and run them.
 
@@ -159,21 +152,14 @@ async def sweep_preferences(
 
     Args:
         plans: one per task of the runner, as they are without a preference.
-        chooser: plans anew at each preference, if it has learned to; else the estimate chooses workers for `plans`. The
-            least success that `min_success` asks for is always reached by the estimate.
         rows: to compare the curve with.
         start: begins a row on the progress bar.
         longest: most workers to ask for one step.
     """
     outlooks = await asyncio.to_thread(_outlooks, plans, outlook, runner.tasks)
-    own = chooser if isinstance(chooser, PreferringPlanner) and chooser.prefers else None
-    swept = []
-    for prefer in PREFERENCES:
-        name = f"prefer {prefer:g}"
-        if own is None:
-            swept.append(await _run(name, prefer, 0.0, plans, outlooks, longest, runner, start))
-        else:
-            swept.append(await _run_own(name, own, Preference(prefer), outlook, runner, start))
+    swept = [
+        await _run(f"prefer {prefer:g}", prefer, 0.0, plans, outlooks, longest, runner, start) for prefer in PREFERENCES
+    ]
     least = [
         await _run(f"min_success {least:g}", 0.0, least, plans, outlooks, longest, runner, start) for least in LEAST
     ]
@@ -184,7 +170,6 @@ async def sweep_preferences(
     most_usd = max(mean(row.values("cost_usd")) for row in (*swept_rows, *rows))
     return PreferenceSweep(
         planner,
-        "estimate" if own is None else "planner",
         tuple(one.point() for one in swept),
         tuple(one.point() for one in least),
         _dominated(swept_rows, most_usd),
@@ -232,38 +217,6 @@ async def _run(
             made = replace(plan, workflow=None, error="no choice of workers is sure enough")
         chosen.append(made)
     return _Swept(await runner.run(name, chosen, start(name)), success, cost, np.isfinite(success))
-
-
-async def _run_own(
-    name: str,
-    planner: PreferringPlanner,
-    preference: Preference,
-    outlook: PoolOutlook,
-    runner: Runner,
-    start: Callable[[str], Callable[[], None]],
-) -> _Swept:
-    """Run what a planner plans at a preference; of what nobody can forecast nothing is expected."""
-
-    def plan() -> tuple[list[Plan], list[tuple[float, float]]]:
-        plans = planner.plan(runner.tasks, preferences=[preference] * len(runner.tasks))
-        outlooks = _outlooks(plans, outlook, runner.tasks)
-        return plans, [_expected(one, at) for one, at in zip(plans, outlooks, strict=True)]
-
-    plans, expected = await asyncio.to_thread(plan)
-    success, cost = np.array(expected).reshape(-1, 2).T
-    made = np.array([plan.workflow is not None for plan in plans])
-    return _Swept(await runner.run(name, plans, start(name)), success, cost, made)
-
-
-def _expected(plan: Plan, outlook: PlanOutlook | None) -> tuple[float, float]:
-    """Expected success and cost in US dollars; NaN where nobody knows."""
-    if outlook is None or plan.workflow is None:
-        return np.nan, np.nan
-    sure = outlook if outlook.confidence is not None else replace(outlook, confidence=1.0)
-    forecast = sure.forecast(plan.workflow)
-    if forecast is None or forecast.success is None:
-        return np.nan, np.nan
-    return forecast.success, np.nan if forecast.cost_usd is None else forecast.cost_usd
 
 
 def _above(row: SystemRow, swept: Sequence[SystemRow]) -> Interval:

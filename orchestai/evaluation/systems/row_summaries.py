@@ -10,7 +10,7 @@ import numpy as np
 
 from orchestai.evaluation.statistics import Interval, bootstrap_mean, mean, number, paired_difference, proportion
 from orchestai.evaluation.systems.baselines import ORACLE
-from orchestai.evaluation.systems.results import SystemRow
+from orchestai.evaluation.systems.runner import SystemRow
 from orchestai.planner.plan_metrics import compare
 from orchestai.tasks.task import Task
 

@@ -6,8 +6,10 @@ agree on (self-consistency).
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -15,12 +17,64 @@ from typing import TypeAlias
 from orchestai.config import WorkersConfig
 from orchestai.evaluation.statistics import mean
 from orchestai.evaluation.systems.baselines import SAMPLE_K, SELF_CONSISTENCY
-from orchestai.evaluation.systems.results import SystemRow
-from orchestai.evaluation.systems.runner import Runner
-from orchestai.evaluation.systems.self_consistency import SelfConsistency
-from orchestai.execution.judging import JudgingExecutor
-from orchestai.planner.baselines.reference import WholePlanner
-from orchestai.workers.prices import prices_of
+from orchestai.evaluation.systems.runner import Runner, SystemRow
+from orchestai.execution.result import Execution
+from orchestai.execution.running_workflow import NO_TERMS, Executor, JudgingExecutor, Terms
+from orchestai.planner.baselines import WholePlanner
+from orchestai.rewards.answers import normalize_answer, tagged_answer
+from orchestai.rewards.maths import answered_number, final_answer
+from orchestai.rewards.scorers import MATHS, NUMERIC, canonical_name
+from orchestai.tasks.task import Task
+from orchestai.workers.prices import Prices, prices_of
+from orchestai.workflow import Workflow
+
+
+def majority(task: Task, answers: Sequence[str]) -> int:
+    """Index of the first of the answers that most agree with; those that say nothing agree with nobody."""
+    keys = [answer_key(task, answer) for answer in answers]
+    votes = Counter(key for key in keys if key)
+    return keys.index(max(votes, key=votes.__getitem__)) if votes else 0
+
+
+def answer_key(task: Task, answer: str) -> str:
+    """What an answer says, equal for answers that only differ in how they say it; empty where it says nothing."""
+    name = canonical_name(task.scorer_name)
+    if name == NUMERIC:
+        number = answered_number(answer)
+        return "" if number is None else str(number.normalize())
+    if name == MATHS:
+        return "".join(final_answer(answer).split())
+    tagged = tagged_answer(answer)
+    return normalize_answer(answer if tagged is None else tagged, task.suite)
+
+
+class SelfConsistency(JudgingExecutor):
+    """Runs every workflow `k` times, as further samples of each other, and keeps the answer of the majority.
+
+    The samples are asked for together: all are paid, but the prompt's tokens once, and the slowest counts.
+
+    Args:
+        executor: what runs each.
+        prices: of the worker.
+    """
+
+    def __init__(self, executor: JudgingExecutor, k: int, prices: Prices) -> None:
+        super().__init__(executor.pool, executor.sandbox, executor.config)
+        self._k = k
+        self._prices = prices
+
+    async def run(self, task: Task, workflow: Workflow, sample: int = 0, terms: Terms = NO_TERMS) -> Execution:
+        samples = range(sample * self._k, (sample + 1) * self._k)
+        runs = await asyncio.gather(*(Executor.run(self, task, workflow, each, terms) for each in samples))
+        kept = runs[majority(task, [run.answer for run in runs])]
+        prompts = [attempt.prompt_tokens for run in runs[1:] for step in run.results for attempt in step.attempts]
+        together = {
+            "total_cost": sum(run.total_cost for run in runs) - self._prices.per_mtok_in * sum(prompts) / 1e6,
+            "total_latency_ms": max(run.total_latency_ms for run in runs),
+            "fault": next((run.fault for run in runs if run.fault is not None), None),
+        }
+        return kept.model_copy(update=together)
+
 
 OpenExecutor: TypeAlias = Callable[[WorkersConfig], AbstractAsyncContextManager[JudgingExecutor]]
 """Opens an executor on other workers than those of the pool."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values
-from orchestai.evaluation.tables.estimate_metrics import calibration_errors, chance_errors, cost_errors
+from orchestai.estimate.calibration import BINS, reliability
 from orchestai.evaluation.tables.estimates import Fold, TableEstimates, nan_mean, worker_means
-from orchestai.evaluation.tables.preference_sweep import RouterCurve, single_workers, sweep, usable
 from orchestai.evaluation.tables.routing_metrics import (
     aiq,
     apgr,
@@ -20,6 +21,141 @@ from orchestai.evaluation.tables.routing_metrics import (
     hull_corners,
     hypervolume,
 )
+
+_WEIGHTS = np.concatenate([[0.0], np.logspace(-3, 4, 120)])
+"""Score that is given up for the mean cost of the most expensive worker."""
+
+
+@dataclass(frozen=True, eq=False)
+class RouterCurve:
+    """What one router scored and cost at each weight on cost, none first. Means leave a NaN out.
+
+    Attributes:
+        score: (points, queries)
+        cost_usd: (points, queries); NaN throughout where the table has no costs.
+    """
+
+    score: Values
+    cost_usd: Values
+
+    def means(self, weights: Values) -> tuple[Values, Values]:
+        """(points, draws) mean cost and mean score.
+
+        Args:
+            weights: (queries, draws) how often each query counts.
+        """
+        return _weighted_mean(self.cost_usd, weights), _weighted_mean(self.score, weights)
+
+
+def sweep(table: OutcomeTable, rows: Rows, estimates: TableEstimates) -> RouterCurve:
+    """The curve of the worker with the highest `score - weight * cost` on each query, over 121 weights.
+
+    The weights are the same for all rows of a table; where nothing is expected to cost, there is one point. A worker
+    whose outcome is missing from the table cannot be chosen, as nobody knows what would have come of it.
+
+    Args:
+        rows: of the table; each has an outcome.
+    """
+    measured = usable(table)[rows]
+    score, cost = estimates.score[rows], np.zeros((len(rows), len(table.workers)))
+    weights = _WEIGHTS[:1]
+    if table.priced:
+        cost = estimates.cost_usd[rows]
+        highest = np.nanmax(nan_mean(estimates.cost_usd))
+        weights = _WEIGHTS / highest if highest > 0 else weights
+    choices = np.stack([_choose(score - weight * cost, cost, measured) for weight in weights])
+    return RouterCurve(table.score[rows, choices], table.cost_usd[rows, choices])
+
+
+def single_workers(table: OutcomeTable, rows: Rows) -> RouterCurve:
+    """A point for each worker, asked on every query; queries where it cannot be chosen are left out of its mean."""
+    known = usable(table)[rows]
+    score, cost = (np.where(known, values[rows], np.nan).T for values in (table.score, table.cost_usd))
+    return RouterCurve(score, cost)
+
+
+def usable(table: OutcomeTable) -> NDArray[np.bool_]:
+    """(queries, workers) where a worker's score is known, and its cost if the table has any: there it can be chosen."""
+    known: NDArray[np.bool_] = np.isfinite(table.score)
+    return known & np.isfinite(table.cost_usd) if table.priced else known
+
+
+def usable_rows(table: OutcomeTable, rows: Rows) -> Rows:
+    """Those on which some worker can be chosen."""
+    return rows[usable(table)[rows].any(axis=1)]
+
+
+def _choose(utility: Values, cost: Values, measured: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """(queries,) the best worker; of equally good ones the cheapest."""
+    best = np.where(measured, utility, -np.inf)
+    tied = measured & (best >= best.max(axis=1, keepdims=True))
+    return np.where(tied, cost, np.inf).argmin(axis=1)
+
+
+def _weighted_mean(values: Values, weights: Values) -> Values:
+    known = np.isfinite(values)
+    total = known @ weights
+    return np.divide(np.where(known, values, 0.0) @ weights, total, out=np.full(total.shape, np.nan), where=total > 0)
+
+
+def calibration_errors(table: OutcomeTable, rows: Rows, weights: Values, estimates: TableEstimates) -> Values:
+    """(draws,) expected calibration error over 15 bins of equal numbers of outcomes.
+
+    Args:
+        rows: that are tested.
+        weights: (queries, draws) how often each of them counts.
+    """
+    query, worker = np.nonzero(np.isfinite(table.score[rows]))
+    excess = estimates.score[rows][query, worker] - table.score[rows][query, worker]
+    errors = [np.abs(excess[part] @ weights[query[part]]) for part in _bins(estimates.score[rows][query, worker])]
+    return np.asarray(np.sum(errors, axis=0) / weights[query].sum(axis=0))
+
+
+def chance_errors(table: OutcomeTable, rows: Rows, estimates: TableEstimates, draws: int) -> Values:
+    """(1 + draws,) the calibration error if these estimates were exactly right: its mean, then that of each draw.
+
+    A small sample strays from its probabilities by chance, so that no estimate can be measured to err by less. Outcomes
+    are drawn independently; where workers fail on the same queries, chance does more than that. NaN where the table has
+    scores between 0 and 1, of which nobody knows how they scatter.
+
+    Args:
+        rows: that are tested.
+        draws: of an outcome, right or wrong, for each that the table has.
+    """
+    known = np.isfinite(table.score[rows])
+    if not draws or not np.isin(table.score[rows][known], (0.0, 1.0)).all():
+        return np.full(1 + draws, np.nan)
+    expected, random = estimates.score[rows][known], np.random.default_rng(0)
+    bins = _bins(expected)
+    drawn = np.empty(draws)
+    for draw in range(draws):
+        excess = expected - (random.random(len(expected)) < expected)
+        drawn[draw] = sum(abs(excess[part].sum()) for part in bins) / len(expected)
+    return np.concatenate([[drawn.mean()], drawn])
+
+
+def cost_errors(table: OutcomeTable, rows: Rows, weights: Values, estimates: TableEstimates) -> Values:
+    """(draws,) |expected - true| / true mean cost, averaged over workers without those that cost nothing."""
+    known = np.isfinite(table.cost_usd[rows])
+    true = np.where(known, table.cost_usd[rows], 0.0).T @ weights
+    expected = np.where(known, estimates.cost_usd[rows], 0.0).T @ weights
+    return nan_mean(np.divide(np.abs(expected - true), true, out=np.full(true.shape, np.nan), where=true > 0))
+
+
+def _bins(estimated: Values) -> list[Rows]:
+    return np.array_split(np.argsort(estimated, kind="stable"), BINS)
+
+
+def reliability_of(table: OutcomeTable, tested: Sequence[tuple[Rows, Values]]) -> list[list[float]]:
+    """Mean estimate, mean score and number of outcomes in 15 bins, of the outcomes of all test parts together.
+
+    Args:
+        tested: rows, and (queries, workers) estimated scores of all queries, by split.
+    """
+    estimated = np.concatenate([score[rows].ravel() for rows, score in tested])
+    true = np.concatenate([table.score[rows].ravel() for rows, _ in tested])
+    return [[float(value) for value in row] for row in reliability(estimated, true)]
+
 
 COIN_FLIPS: Final = "coin_flips"
 SUCCESS: Final = "success"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from orchestai.data.tables.near_duplicates import shared_lines, without_lines
 from orchestai.data.tables.outcome_table import OutcomeTable, Rows
-from orchestai.data.tables.shared_wording import shared_lines, without_lines
 from orchestai.estimate.attempts import Attempts, Queries, Values, described_cards, price_cards
 from orchestai.estimate.spending import SpendingEstimate
 from orchestai.estimate.success import fit_success

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestai.config.contract import Contract
+from orchestai.config.serving import Contract
 from orchestai.execution.contract.forecast import Forecast, WholeForecast
 from orchestai.execution.contract.ledger import Reservation
 from orchestai.execution.contract.run_budget import RunBudget
@@ -58,8 +58,8 @@ class Receipt(_Part):
     """What one answer took.
 
     Attributes:
-        status: `complete`; `partial` where the plan was not done by the deadline or an interruption, `failed` where
-            there is no answer.
+        status: `complete`; `partial` where the plan was not done by the deadline or an interruption, or the program
+            does not do what the instruction shows; `failed` where there is no answer.
         planner: who made the plan; where another was not sure of its own, also why.
         degraded: why the planner was not followed, and the best single worker was asked instead; empty where it was.
         confidence: the chance that its steps and edges are right; None where nobody knows.
@@ -71,6 +71,7 @@ class Receipt(_Part):
         planning: what models were paid to make it; None where the planner computes for itself.
         planning_ms: how long that took.
         changes: what was changed of the plan to keep the contract.
+        does_as_shown: whether the program gave the results of the instruction's example calls; None: nobody looked.
         reserved_usd: the most that was set aside; the worst case of the plan unless it had to grow.
         spent_usd: of that, what counts as spent: all bills seen, and `unsettled_usd`.
         unsettled_usd: of calls that failed or were cut off, so that nobody saw their bills, the most that they can be.
@@ -94,6 +95,7 @@ class Receipt(_Part):
     planning: Usage | None = None
     planning_ms: float = 0.0
     changes: tuple[str, ...] = ()
+    does_as_shown: bool | None = Field(None, exclude_if=lambda shown: shown is None)
     reserved_usd: float = 0.0
     spent_usd: float = 0.0
     unsettled_usd: float = 0.0
@@ -127,6 +129,7 @@ class Receipt(_Part):
         return self.model_copy(
             update={
                 "status": _status(execution),
+                "does_as_shown": execution.does_as_shown,
                 "reserved_usd": budget.reservation.amount_usd,
                 "spent_usd": budget.reservation.spent_usd,
                 "unsettled_usd": self.unsettled_usd + budget.unsettled_usd,
@@ -170,6 +173,8 @@ def _status(execution: Execution) -> Literal["complete", "partial", "failed"]:
     if execution.partial:
         return "partial" if execution.answer else "failed"
     needed = execution.workflow.needed()
+    if execution.does_as_shown is False:
+        return "partial"
     return (
         "complete" if all(result.status == "done" for result in execution.results if result.id in needed) else "failed"
     )

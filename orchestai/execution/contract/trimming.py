@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
-from orchestai.config.contract import Contract
+from orchestai.config import Contract
 from orchestai.errors import UserError
-from orchestai.execution.contract.bounds import Bounded, Bounder, PlanBounds
-from orchestai.execution.contract.ledger import pico, usd, whole
+from orchestai.execution.contract.ledger import Account, InsufficientFundsError, Reservation, pico, usd, whole
+from orchestai.execution.contract.run_budget import Bounded, Bounder, PlanBounds
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorstCase
 from orchestai.workflow import Workflow
@@ -179,7 +179,7 @@ class _Trimming:
             options = [
                 (name in self.own[step], measure.of_plan(bounds), name)
                 for name in self.options[step]
-                if self._is_better(bounds := self._with(step, name), measure)
+                if self._is_better(bounds := self.bounder.changed(self.bounds, step, (name,)), measure)
             ]
             if options:
                 *_, name = max(options)
@@ -216,9 +216,6 @@ class _Trimming:
         names = self.options[step] or self.allowed
         return min(names, key=lambda name: self.bounder.call(self.bounds, step, name).cost_usd)
 
-    def _with(self, step: str, worker: str) -> PlanBounds:
-        return self.bounder.changed(self.bounds, step, (worker,))
-
     def _is_better(self, bounds: PlanBounds, measure: Measure) -> bool:
         """Whether a plan takes less by this measure, and not too much by another."""
         less = measure.of_plan(bounds) < measure.of_plan(self.bounds)
@@ -235,3 +232,44 @@ def _broken(bounds: PlanBounds, contract: Contract) -> Measure | None:
     if contract.max_calls is not None and bounds.requests > contract.max_calls:
         return _REQUESTS
     return None
+
+
+class OutOfFundsError(ContractError):
+    """Whoever pays has less left than this run may cost."""
+
+
+async def reserve_planning(
+    account: Account, contract: Contract, planner: str, most_usd: float, run_id: str = ""
+) -> Reservation:
+    """Set aside what making a plan may cost.
+
+    Raises:
+        ContractError: the contract has less.
+        OutOfFundsError: the account has.
+    """
+    most = pico(most_usd)
+    if contract.max_cost_usd is not None and most > whole(contract.max_cost_usd):
+        raise ContractError(
+            f"max_cost_usd={contract.max_cost_usd:g}: the planner {planner} alone may cost {usd(most):.9g} USD; allow "
+            "more, or take a checkpoint, which plans for nothing"
+        )
+    try:
+        return await account.reserve(most, run_id)
+    except InsufficientFundsError as error:
+        raise OutOfFundsError(f"the ledger: planning may cost {usd(most):.9g} USD, and {error}") from None
+
+
+async def reserve_plan(reservation: Reservation, fitted: FittedPlan) -> None:
+    """Set the worst case of a plan aside, on top of what making it has cost.
+
+    Raises:
+        OutOfFundsError: the account has less.
+    """
+    more = reservation.spent + fitted.bounds.cost - reservation.amount
+    try:
+        await reservation.extend(max(more, 0))
+    except InsufficientFundsError as error:
+        raise OutOfFundsError(
+            f"the ledger: this plan may cost {usd(fitted.bounds.cost):.9g} USD, and {error}; try again when other "
+            "runs have ended, or allow cheaper workers"
+        ) from None

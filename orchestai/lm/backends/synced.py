@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +12,39 @@ from orchestai.cluster import refuse_absent_ray
 from orchestai.config import BackendConfig, LoraConfig, PlaceConfig
 from orchestai.lm.backends.base import Backend, Generation, SampleSettings, Weights
 from orchestai.lm.backends.canary import Canary, CanaryProbe
-from orchestai.lm.backends.replay import Recorder, Recording, Replay
-from orchestai.lm.backends.transformers_model import LocalBackend
+from orchestai.lm.backends.transfer import Folders, ModelWeights
 from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine
 from orchestai.lm.backends.vllm_server import VllmServer
-from orchestai.lm.backends.weights import Folders, ModelWeights
 from orchestai.lm.causal import CausalPolicy
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+class LocalBackend:
+    """`CausalPolicy.sample` in a thread; there is nothing to take over."""
+
+    def __init__(self, policy: CausalPolicy) -> None:
+        self._policy = policy
+        self._version = -1
+
+    async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:
+        version = self._version
+        completions = await asyncio.to_thread(
+            self._policy.sample,
+            prompts,
+            seeds,
+            temperature=settings.temperature,
+            max_new_tokens=settings.max_new_tokens,
+        )
+        return Generation(completions, version)
+
+    async def sync(self, weights: Weights, policy_version: int) -> None:
+        self._version = policy_version
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
 
 Together: TypeAlias = Callable[[Awaitable[Any]], Awaitable[list[Any]]]
 """Finishes the work in every process, and gives the results of all, or the error of one to all (`on_all`)."""
@@ -154,7 +179,7 @@ def open_backend(
         place: where executions run; its section `ray` says which cluster the backend `ray` samples on.
 
     Raises:
-        UserError: vLLM or Ray is not installed, the cluster cannot be had, or the recording to replay cannot be read.
+        UserError: vLLM or Ray is not installed, or the cluster cannot be had.
     """
     main = processes.index == 0
     policy = synced.policy
@@ -164,9 +189,6 @@ def open_backend(
     backend: Backend
     if settings.backend == "transformers":
         backend = LocalBackend(policy)
-    elif settings.backend == "replay":
-        assert settings.recording is not None
-        backend = Replay(Recording(settings.recording, read=True))
     elif settings.backend == "vllm_server":
         backend = VllmServer(
             settings.vllm,
@@ -205,8 +227,6 @@ def open_backend(
             processes=processes.count,
             section=section,
         )
-    if settings.recording is not None and settings.backend != "replay":
-        backend = Recorder(backend, Recording(settings.recording, read=False))
     canary = None
     if settings.samples_elsewhere:
         canary = Canary(

@@ -3,15 +3,77 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
+from orchestai.lm import loading
 from orchestai.lm.backends.base import Weights
+from orchestai.storage import artifacts
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from transformers import PreTrainedModel
+
+
+class ModelWeights:
+    """Those of a model that is whole in every process; of its adapters alone where it has some, which it never merges.
+
+    Args:
+        main: whether this process writes; the others do nothing.
+    """
+
+    def __init__(self, model: PreTrainedModel, *, main: bool) -> None:
+        self._model = model
+        self._main = main
+
+    def write(self, folder: Path) -> None:
+        """See `Weights.write`."""
+        if self._main:
+            with artifacts.replacing_folder(folder) as unfinished, loading.quietly():
+                self._model.save_pretrained(unfinished)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """See `Weights.tensors`."""
+        from transformers.core_model_loading import revert_weight_conversion
+
+        held = {name: parameter.detach() for name, parameter in self._model.named_parameters()}
+        return revert_weight_conversion(self._model, held)
+
+
+class Folders:
+    """A folder for each time that weights are handed over, under `root`; only the last is kept.
+
+    Args:
+        run: sets this run apart from an earlier one, of which a server may still know an adapter by the same name.
+    """
+
+    def __init__(self, root: Path, run: str) -> None:
+        self._root = root.absolute()
+        self._run = run
+        self._last: Path | None = None
+        self.count = 0
+
+    def next(self, policy_version: int) -> Path:
+        """Where the weights are to be written; its name, never given twice, is also that of the adapter."""
+        self.count += 1
+        return self._root / f"orchestai-{self._run}-{self.count}-v{policy_version}"
+
+    def keep(self, path: Path) -> Path | None:
+        """Remove the folder before `path`, which the engine has taken over; the one removed, if any, is given back."""
+        before, self._last = self._last, path
+        if before is not None:
+            shutil.rmtree(before, ignore_errors=True)
+        return before
+
+    def clear(self) -> None:
+        """Remove the last folder too."""
+        if self._last is not None:
+            shutil.rmtree(self._last, ignore_errors=True)
+
 
 OPTION = "weight_transfer_config"
 FLAG = "--weight-transfer-config"
@@ -110,3 +172,50 @@ class _EngineClient:
 
     def update_weights(self, update_info: dict[str, Any] | list[dict[str, Any]]) -> None:
         self._llm.update_weights({"update_info": update_info})
+
+
+class Handover(Protocol):
+    """Brings weights to an engine that writes nothing meanwhile."""
+
+    async def give(self, weights: Weights, policy_version: int) -> None:
+        """Let the engine have them; only the prompts that it keeps are still those of the weights before.
+
+        Raises:
+            UserError: it did not take them.
+        """
+        ...
+
+
+class ByFolder:
+    """Writes a folder, and lets the engine read it.
+
+    Args:
+        load: tells the engine to.
+    """
+
+    def __init__(self, folders: Folders, load: Callable[[Path], Awaitable[None]]) -> None:
+        self._folders = folders
+        self._load = load
+
+    async def give(self, weights: Weights, policy_version: int) -> None:
+        """See `Handover.give`."""
+        folder = self._folders.next(policy_version)
+        weights.write(folder)
+        await self._load(folder)
+        self._folders.keep(folder)
+
+
+class ByTransfer:
+    """Lets vLLM send what it was opened for.
+
+    Args:
+        do: runs what blocks, where it belongs.
+    """
+
+    def __init__(self, sender: Sender, do: Callable[[Callable[[], None]], Awaitable[Any]]) -> None:
+        self._sender = sender
+        self._do = do
+
+    async def give(self, weights: Weights, policy_version: int) -> None:
+        """See `Handover.give`."""
+        await self._do(self._sender.send_weights)

@@ -17,9 +17,8 @@ from orchestai.errors import UserError
 from orchestai.extras import needed_for
 from orchestai.lm.backends import transfer
 from orchestai.lm.backends.base import Generation, SampleSettings, Weights
-from orchestai.lm.backends.handover import ByFolder, ByTransfer, Handover
+from orchestai.lm.backends.transfer import ByFolder, ByTransfer, Folders, Handover
 from orchestai.lm.backends.vllm_worker import EXTENSION, METHOD
-from orchestai.lm.backends.weights import Folders
 from orchestai.lm.sampling import Completion
 
 if TYPE_CHECKING:

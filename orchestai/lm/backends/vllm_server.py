@@ -21,12 +21,11 @@ from orchestai.config import VllmConfig
 from orchestai.errors import UserError
 from orchestai.lm.backends import transfer
 from orchestai.lm.backends.base import Generation, SampleSettings, Weights
-from orchestai.lm.backends.handover import ByFolder, ByTransfer, Handover
+from orchestai.lm.backends.transfer import ByFolder, ByTransfer, Folders, Handover
 from orchestai.lm.backends.vllm_engine import completion
 from orchestai.lm.backends.vllm_worker import EXTENSION, METHOD
-from orchestai.lm.backends.weights import Folders
 from orchestai.lm.sampling import Completion
-from orchestai.threads.daemon_thread import in_thread
+from orchestai.threads import in_thread
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -115,23 +114,20 @@ class VllmServer:
 
     async def sync(self, weights: Weights, policy_version: int) -> None:
         if self._adapters:
-            await self._load_adapter(weights, policy_version)
+            folder = self._folders.next(policy_version)
+            weights.write(folder)
+            if self._main:
+                await self._post("/v1/load_lora_adapter", {"lora_name": folder.name, "lora_path": str(folder)})
+                before = self._folders.keep(folder)
+                if before is not None:
+                    await self._post("/v1/unload_lora_adapter", {"lora_name": before.name})
+            self._model = folder.name
         elif self._main:
             if self._handover is None:
                 self._handover = await self._open_handover(weights)
             await self._handover.give(weights, policy_version)
             await self._post("/reset_prefix_cache", {})
         self._version = policy_version
-
-    async def _load_adapter(self, weights: Weights, policy_version: int) -> None:
-        folder = self._folders.next(policy_version)
-        weights.write(folder)
-        if self._main:
-            await self._post("/v1/load_lora_adapter", {"lora_name": folder.name, "lora_path": str(folder)})
-            before = self._folders.keep(folder)
-            if before is not None:
-                await self._post("/v1/unload_lora_adapter", {"lora_name": before.name})
-        self._model = folder.name
 
     async def _open_handover(self, weights: Weights) -> Handover:
         told = (await self._get("/server_info", config_format="json"))["vllm_config"]

@@ -10,24 +10,60 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
-from transformers import AutoTokenizer
+from torch import nn
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from orchestai.config import PlannerConfig, WorkersConfig
-from orchestai.config.section import RootSection
+from orchestai.config import TINY, LanguageConfig, PlannerConfig, WorkersConfig
+from orchestai.config.section import Section
 from orchestai.errors import UserError, first_problem
 from orchestai.lm import loading
 from orchestai.lm.model_keys import PLANNER
 from orchestai.planner.checkpoint_files import METADATA
-from orchestai.planner.language.open_model import open_model, source
 from orchestai.planner.language.plan_memory import PlanMemory
 from orchestai.planner.language.planner import LanguagePlanner
+from orchestai.planner.language.tiny import tiny_model, tiny_tokenizer
 from orchestai.planner.stored_estimate import STATE_KEY
 from orchestai.storage import artifacts, digests
 from orchestai.workers.pool import worker_cards
+
+
+def open_model(
+    planner: PlannerConfig, workers: WorkersConfig, texts: Sequence[str] = ()
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The configured model and its tokenizer, on the CPU (in 4 bits: on the process's GPU), with any fresh adapters.
+
+    Args:
+        texts: what the model `tiny` learns its vocabulary from.
+
+    Raises:
+        UserError: the model, or a package that it needs, is not there.
+    """
+    settings = planner.language
+    if settings.model == TINY:
+        if not texts:
+            raise UserError(f"{PLANNER.name}: `tiny` knows nothing before phase 1; pass a checkpoint of phase 1")
+        tokenizer = tiny_tokenizer(planner, worker_cards(workers), texts, workers.models_dir)
+        tiny: nn.Module = tiny_model(planner, tokenizer)
+        tiny.to(dtype=loading.DTYPES[settings.dtype])
+        return cast(PreTrainedModel, tiny), tokenizer
+    model, tokenizer = loading.read_model(source(settings, workers), settings, PLANNER)
+    if settings.lora is not None:
+        loading.add_adapter(model, settings.lora)
+    return model, tokenizer
+
+
+def source(settings: LanguageConfig, workers: WorkersConfig) -> str:
+    """What `from_pretrained` takes for the configured model.
+
+    Raises:
+        UserError: there is no such model, or the name is of a model behind a server.
+    """
+    return loading.find_source(settings.model, workers.models, workers.models_dir, PLANNER.name)
+
 
 FORMAT = "orchestai.language-planner/1"
 """Says what the folder is; the number grows when older programs could not read it."""
@@ -50,7 +86,7 @@ _OF_THE_WEIGHTS = frozenset(
 """Keys of `planner.language` that the weights were made for; a loaded planner keeps them."""
 
 
-def save_language_planner(path: Path | str, planner: LanguagePlanner, config: RootSection, **facts: Any) -> None:
+def save_language_planner(path: Path | str, planner: LanguagePlanner, config: Section, **facts: Any) -> None:
     """Write a planner with its tokenizer, its configuration and the pool that it was trained for.
 
     Args:
@@ -70,7 +106,6 @@ def save_language_planner(path: Path | str, planner: LanguagePlanner, config: Ro
         "planner": planner.config.model_dump(mode="json"),
         "task_types": list(planner.config.task_types),
         "cards": [asdict(card) for card in planner.cards],
-        "prefers": planner.prefers,
         "versions": artifacts.versions(),
         **plain,
     }
@@ -139,7 +174,6 @@ def load_language_planner(
         loading.load_adapter(model, made_for.lora, path)
         tokenizer = AutoTokenizer.from_pretrained(path)
     planner = LanguagePlanner(own, cards, model, tokenizer, value_head=value_head)
-    planner.prefers = bool(metadata.get("prefers", False))
     if made_for.nearest:
         planner.prompts.memory = PlanMemory.load(path).of_pool([card.name for card in cards])
     if planner.policy.value_head is not None and (path / _VALUE_HEAD).exists():

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -21,8 +21,9 @@ from pydantic import ValidationError
 
 from orchestai.config import PlannerConfig
 from orchestai.errors import first_problem
-from orchestai.planner.clauses import is_connective
+from orchestai.planner.baselines import is_connective
 from orchestai.tasks.visible_examples import clean
+from orchestai.text.spoken import spoken
 from orchestai.workflow import Subtask, Workflow, WorkflowError
 
 Field: TypeAlias = Literal["task_type", "worker", "fallback", "depends_on"]
@@ -33,7 +34,11 @@ _FEWEST_WORDS = 3
 """With which a quotation begins."""
 _FIELDS = frozenset(Subtask.model_fields) - {"span"}
 _ASSIGNMENT = frozenset({"task_type", "worker", "fallback"})
-_DECODER = json.JSONDecoder()
+_DECODER = json.JSONDecoder(strict=False)
+_OPENS = re.compile(r"\{|\[(?=\s*\{)")
+_STEP_WORDS = re.compile(r'"instruction"\s*:')
+_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/|#[^\n]*', re.DOTALL)
+_LAST_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=[\s,]*[\]}])', re.DOTALL)
 _FENCE = "```"
 _LANGUAGE = re.compile(r"\w*")
 _MOST_UNREADABLE = 100
@@ -127,21 +132,29 @@ def without_workers(workflow: Workflow) -> Workflow:
 
 @dataclass(frozen=True)
 class Read:
-    """A plan that was read, and whether its text was one whole JSON value and nothing else (a fence aside)."""
+    """A plan that was read.
+
+    Attributes:
+        whole: whether its text was one whole JSON value and nothing else (a fence aside).
+        cut_off: whether the text ends within a further step.
+    """
 
     workflow: Workflow
     whole: bool
+    cut_off: bool = False
 
 
 def read_plan(text: str, instruction: str, workers: Sequence[str], config: PlannerConfig) -> Read:
     """The workflow that a model wrote: JSON, perhaps fenced, after other words, or cut off in its last subtask.
 
-    Keys that a subtask does not have are dropped; a subtask whose words are those of the instruction gets their span.
+    Of several plans the last whole one counts. Commas at an end and comments are passed over; keys that a subtask does
+    not have are dropped; a subtask whose words are those of the instruction gets their span.
 
     Raises:
-        WorkflowError: there are no subtasks, too many, or one is not valid; the message says which and why.
+        WorkflowError: there are no subtasks, too many, or one is no JSON or not valid; the message says which and why.
     """
-    raw = list(_subtasks(text))
+    text = spoken(text)
+    raw, cut_off = _subtasks(text)
     if not raw:
         raise WorkflowError("the model's reply holds no subtask")
     if len(raw) > config.max_subtasks:
@@ -152,12 +165,15 @@ def read_plan(text: str, instruction: str, workers: Sequence[str], config: Plann
         subtask = _located(_subtask(entry, workers, config), instruction, position)
         position = subtask.span[1] if subtask.span is not None else position
         subtasks.append(subtask)
-    return Read(Workflow(subtasks), _is_whole(text))
+    return Read(Workflow(subtasks), _is_whole(text), cut_off)
 
 
 def parse_plan(text: str, instruction: str, workers: Sequence[str], config: PlannerConfig) -> Workflow:
-    """The workflow of `read_plan`."""
-    return read_plan(text, instruction, workers, config).workflow
+    """The workflow of `read_plan`; raises `WorkflowError` also where its last step is cut off."""
+    read = read_plan(text, instruction, workers, config)
+    if read.cut_off:
+        raise WorkflowError(f"the model's reply ends within step {len(read.workflow) + 1}")
+    return read.workflow
 
 
 def _json(value: object) -> str:
@@ -246,25 +262,66 @@ def _is_whole(text: str) -> bool:
     return isinstance(value.get("subtasks") if isinstance(value, dict) else value, list)
 
 
-def _subtasks(text: str) -> Iterator[dict[str, Any]]:
-    """Every complete JSON object with an `instruction`, in order, whatever surrounds it."""
-    position, unreadable = text.find("{"), 0
+def _subtasks(text: str) -> tuple[list[dict[str, Any]], bool]:
+    """The steps of the last whole plan in a text, else all steps in it, and whether a further one is cut off.
+
+    Raises:
+        WorkflowError: a step is no JSON, even without comments and commas that end nothing.
+    """
+    try:
+        return _scan(text)
+    except WorkflowError:
+        begins = re.search(r"[\[{]", text)
+        before = begins.start() if begins else 0
+        without = _COMMENT.sub(lambda match: match[1] or " ", text[before:])
+        return _scan(text[:before] + _LAST_COMMA.sub(lambda match: match[1] or "", without))
+
+
+def _scan(text: str) -> tuple[list[dict[str, Any]], bool]:
+    plan: list[dict[str, Any]] | None = None
+    loose: list[dict[str, Any]] = []
+    cut_off = False
+    position, unreadable = _opening(text, 0), 0
     while position >= 0 and unreadable < _MOST_UNREADABLE:
         try:
             value, end = _DECODER.raw_decode(text, position)
-        except (ValueError, RecursionError):  # the former also for numbers that are too long to be read
+        except (ValueError, RecursionError) as error:  # the former also for numbers that are too long to be read
             end, unreadable = position + 1, unreadable + 1
+            following = text.find("{", end)
+            if text[position] == "{" and _STEP_WORDS.search(text, end, following if following >= 0 else len(text)):
+                if following >= 0 or "}" in text[end:]:
+                    raise WorkflowError(f"step {len(loose) + 1} is no JSON: {error}") from None
+                cut_off = True
         else:
-            entries = value.get("subtasks")
-            for entry in entries if isinstance(entries, list) else [value]:
-                if isinstance(entry, dict) and "instruction" in entry:
-                    yield entry
-        position = text.find("{", end)
+            entries = value.get("subtasks") if isinstance(value, dict) else value
+            steps = [entry for entry in entries if _is_step(entry)] if isinstance(entries, list) else []
+            if steps:
+                plan, loose = steps, []
+            elif _is_step(value):
+                loose.append(value)
+        position = _opening(text, end)
+    if plan is not None and loose:
+        raise WorkflowError("after a whole plan there are further steps")
+    return plan or loose, cut_off and plan is None
+
+
+def _opening(text: str, position: int) -> int:
+    """Where the next object, or list of objects, begins; -1 if none does."""
+    begins = _OPENS.search(text, position)
+    return begins.start() if begins else -1
+
+
+def _is_step(entry: Any) -> bool:
+    return isinstance(entry, dict) and "instruction" in entry
 
 
 def _subtask(entry: dict[str, Any], workers: Sequence[str], config: PlannerConfig) -> Subtask:
     where = f"subtask {entry.get('id')!r}"
     assigned = config.language.assign
+    entry = dict(entry)
+    for key in ("depends_on", "fallback"):  # one alone, or none
+        value = entry.get(key, ())
+        entry[key] = [] if value is None else [value] if isinstance(value, str | int) else value
     fields = {key: value for key, value in entry.items() if key in (_FIELDS if assigned else _FIELDS - _ASSIGNMENT)}
     try:
         subtask = Subtask.model_validate(fields)

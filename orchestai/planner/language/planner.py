@@ -11,17 +11,44 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from orchestai.config import PlannerConfig
 from orchestai.lm.length_batches import length_batches
 from orchestai.lm.model_keys import PLANNER
-from orchestai.lm.sampling import Choose, Completion
+from orchestai.lm.sampling import Completion
 from orchestai.lm.token_policy import TokenPolicy
-from orchestai.planner.base import Plan, Preferences
-from orchestai.planner.language.consensus import most_agreed
-from orchestai.planner.language.constrained import plan_grammar
+from orchestai.planner.base import Plan
 from orchestai.planner.language.plan_text import read_plan
 from orchestai.planner.language.prompt import PromptTooLongError, PromptWriter
+from orchestai.planner.plan_metrics import edges_of, f1, is_right, match_spans, shared_edges
 from orchestai.tasks.task import Task
 from orchestai.types import SampleSpec, TokenDecisions
 from orchestai.workers.base import WorkerCard
-from orchestai.workflow import WorkflowError
+from orchestai.workflow import Workflow, WorkflowError
+
+
+def most_agreed(plans: Sequence[Plan]) -> Plan:
+    """The valid plan that shares most with all others on average; the first of several, and of none that is valid.
+
+    With F1 of steps and edges as what a plan is worth, this is the plan of least expected loss under the samples
+    (minimum Bayes risk; Kumar and Byrne 2004). Invalid plans share nothing. Its confidence is the share of the others
+    that are the same plan.
+    """
+    valid = [plan for plan in plans if plan.workflow is not None and plan.raw_valid]
+    if not valid:
+        return plans[0]
+    best = max(valid, key=lambda plan: sum(shared(plan, other) for other in valid if other is not plan))
+    same = sum(is_right(_workflow(other), _workflow(best)) for other in valid if other is not best)
+    return replace(best, logp=None, confidence=same / max(len(plans) - 1, 1))
+
+
+def shared(plan: Plan, other: Plan) -> float:
+    """F1 of the steps and edges, counted together, that two valid plans have in common."""
+    a, b = _workflow(plan), _workflow(other)
+    match, ours, theirs = match_spans(a, b), edges_of(a), edges_of(b)
+    return f1(len(match) + shared_edges(ours, theirs, match), len(a) + len(ours), len(b) + len(theirs))
+
+
+def _workflow(plan: Plan) -> Workflow:
+    assert plan.workflow is not None
+    return plan.workflow
+
 
 _TEMPERATURE = 0.7
 """At which candidates are drawn, as self-consistency does (Wang et al. 2022, arXiv 2203.11171)."""
@@ -37,11 +64,9 @@ class LanguagePlanner(TokenPolicy):
         value_head: estimate the return at every token, for PPO.
 
     Attributes:
-        prefers: whether it has learned to plan by a preference.
 
     Raises:
-        UserError: the worked examples cannot be used, the model has no end token, or constrained plans are asked for
-            and their package is missing.
+        UserError: the worked examples cannot be used, or the model has no end token.
     """
 
     def __init__(
@@ -64,64 +89,49 @@ class LanguagePlanner(TokenPolicy):
         )
         self.config = config
         self.cards = tuple(cards)
-        self.prefers = False
         self.prompts = PromptWriter(config, cards, tokenizer, self.policy.context)
         self._names = [card.name for card in cards]
-        self._grammar = None
-        if language.constrained:
-            size = model.get_output_embeddings().weight.shape[0]
-            self._grammar = plan_grammar(config, cards, tokenizer, size, self.policy.end_ids)
 
-    def plan(
-        self, tasks: Sequence[Task], *, sample: SampleSpec | None = None, preferences: Preferences | None = None
-    ) -> list[Plan]:
+    def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
         """Write plans as `planner.language.candidates` says, or sample every token; `explore` does not matter."""
-        return self.plan_instructions([task.instruction for task in tasks], sample=sample, preferences=preferences)
+        return self.plan_instructions([task.instruction for task in tasks], sample=sample)
 
-    def plan_instructions(
-        self, instructions: Sequence[str], *, sample: SampleSpec | None = None, preferences: Preferences | None = None
-    ) -> list[Plan]:
+    def plan_instructions(self, instructions: Sequence[str], *, sample: SampleSpec | None = None) -> list[Plan]:
         """`plan` for bare instructions."""
         if sample is not None and len(sample.seeds) != len(instructions):
             raise ValueError(f"{len(instructions)} instructions, but {len(sample.seeds)} seeds")
-        preferences = [None] * len(instructions) if preferences is None else preferences
         further = self.config.language.candidates - 1
-        written = self._write(instructions, sample, preferences)
+        written = self._write(instructions, sample)
         if sample is not None or not further:
             return written
         drawn = SampleSpec(frozenset(), _TEMPERATURE, [*range(further)] * len(instructions))
-        asked = [(one, its) for one, its in zip(instructions, preferences, strict=True) for _ in range(further)]
-        others = self._write([one for one, _ in asked], drawn, [its for _, its in asked])
+        others = self._write([one for one in instructions for _ in range(further)], drawn)
         return [most_agreed([plan, *others[i * further :][:further]]) for i, plan in enumerate(written)]
 
-    def _write(self, instructions: Sequence[str], sample: SampleSpec | None, preferences: Preferences) -> list[Plan]:
-        prompts, plans = self.write_prompts(instructions, preferences)
+    def _write(self, instructions: Sequence[str], sample: SampleSpec | None) -> list[Plan]:
+        prompts, plans = self.write_prompts(instructions)
         for rows in length_batches({i: len(prompt) for i, prompt in prompts.items()}):
             written = self.policy.sample(
                 [prompts[i] for i in rows],
                 [0 if sample is None else sample.seeds[i] for i in rows],
                 temperature=0.0 if sample is None else sample.temperature,
                 max_new_tokens=self.max_slots,
-                choose=self._choose() if sample is None else None,
             )
             for i, completion in zip(rows, written, strict=True):
-                plan = self.read(instructions[i], prompts[i], completion, sampled=sample is not None)
-                plans[i] = replace(plan, preference=preferences[i])
+                plans[i] = self.read(instructions[i], prompts[i], completion, sampled=sample is not None)
         return [plans[i] for i in range(len(instructions))]
 
     def plan_steps(self, instructions: Sequence[str], steps: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]:
         """`plan_instructions`: the steps stand in the instructions, and are written out in the plan."""
         return self.plan_instructions(instructions)
 
-    def write_prompts(
-        self, instructions: Sequence[str], preferences: Preferences | None = None
-    ) -> tuple[dict[int, torch.Tensor], dict[int, Plan]]:
+    def write_prompts(self, instructions: Sequence[str]) -> tuple[dict[int, torch.Tensor], dict[int, Plan]]:
         """Prompts by the instruction's number, and for those whose prompt is too long what comes of them."""
         prompts: dict[int, torch.Tensor] = {}
         refused: dict[int, Plan] = {}
         for i, instruction in enumerate(instructions):
             try:
-                prompts[i] = self.prompts.write(instruction, None if preferences is None else preferences[i])
+                prompts[i] = self.prompts.write(instruction)
             except PromptTooLongError as error:
                 refused[i] = Plan(workflow=None, raw_valid=False, error=str(error))
         return prompts, refused
@@ -140,6 +150,3 @@ class LanguagePlanner(TokenPolicy):
             )
         raw_valid = found.whole and completion.ended and not found.workflow.repeats()
         return Plan(found.workflow, raw_valid=raw_valid, decisions=decisions, logp=logp, truncated=cut_off, text=text)
-
-    def _choose(self) -> Choose | None:
-        return None if self._grammar is None else self._grammar()

@@ -15,7 +15,6 @@ from orchestai.lm.model_keys import PLANNER
 from orchestai.planner.language.plan_memory import KnownPlan, PlanMemory
 from orchestai.planner.language.plan_text import with_numbers, without_workers, write_plan
 from orchestai.planner.language.prompt_examples import worked_examples
-from orchestai.preference import Preference
 from orchestai.workers.base import WorkerCard
 
 _WORDS = {
@@ -72,8 +71,8 @@ class PromptWriter:
     def _shown(self, instruction: str) -> str:
         return with_numbers(instruction) if self._numbered else instruction
 
-    def write(self, instruction: str, preference: Preference | None = None, *, origin: str = "") -> Tensor:
-        """(tokens,) int64 ids, at least one; a preference is said after the instruction.
+    def write(self, instruction: str, *, origin: str = "") -> Tensor:
+        """(tokens,) int64 ids, at least one.
 
         Of the examples that are nearest those stand in it that there is room for.
 
@@ -85,11 +84,11 @@ class PromptWriter:
             UserError: nearest examples are asked for, but no plan has been learned from.
         """
         known = self._known(instruction, origin)
-        ids = self._ids(known, instruction, preference)
+        ids = self._ids(known, instruction)
         most = self._limit if self._room is None else min(self._limit, self._room)
         while known and len(ids) > most:
             known = known[1:]
-            ids = self._ids(known, instruction, preference)
+            ids = self._ids(known, instruction)
         if len(ids) > self._limit:
             raise PromptTooLongError(
                 f"a prompt of {len(ids)} tokens, but planner.language.max_prompt_tokens is {self._limit}"
@@ -111,20 +110,13 @@ class PromptWriter:
             )
         return self.memory.nearest(instruction, self._nearest, origin)
 
-    def _ids(self, known: Sequence[KnownPlan], instruction: str, preference: Preference | None) -> list[int]:
-        said = "" if preference is None else f"\n\n{in_words(preference)}"
+    def _ids(self, known: Sequence[KnownPlan], instruction: str) -> list[int]:
         examples = [
             message for one in known for message in (("user", self._shown(one.instruction)), ("assistant", one.plan))
         ]
-        messages = [*self._before, *examples, ("user", self._shown(instruction) + said)]
+        messages = [*self._before, *examples, ("user", self._shown(instruction))]
         # Read by templates of models that would think aloud before the plan.
         return prompt_ids(self._tokenizer, messages, key=PLANNER.name, enable_thinking=False)
-
-
-def in_words(preference: Preference) -> str:
-    """A preference as a language planner reads it, in hundredths."""
-    time = f", {preference.time_share:.2f} of it time" if preference.time_share else ""
-    return f"Preference: {preference.prefer:.2f} (0: the least price{time}; 1: the most success)."
 
 
 def describe(config: PlannerConfig, cards: Sequence[WorkerCard]) -> str:

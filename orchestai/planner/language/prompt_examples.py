@@ -54,7 +54,16 @@ def worked_examples(config: PlannerConfig, cards: Sequence[WorkerCard]) -> list[
     """
     wanted = config.language.few_shot
     if isinstance(wanted, Path):
-        return _from_file(wanted, config, cards)
+        try:
+            entries = json.loads(wanted.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError(f"planner.language.few_shot: {wanted}: not readable as JSON: {error}") from None
+        if not isinstance(entries, list):
+            raise UserError(f"planner.language.few_shot: {wanted}: a list of examples is wanted")
+        return [
+            _entry(entry, f"planner.language.few_shot: {wanted}: example {i}", config, cards)
+            for i, entry in enumerate(entries)
+        ]
     if not 0 <= wanted <= len(_BUILT_IN):
         raise UserError(
             f"planner.language.few_shot: {wanted}, but {len(_BUILT_IN)} examples are built in; give a smaller number, "
@@ -78,19 +87,6 @@ def _built_in(instruction: str, steps: Steps, config: PlannerConfig, cards: Sequ
         for i, (words, parents) in enumerate(steps)
     ]
     return Worked(instruction, Workflow(subtasks))
-
-
-def _from_file(path: Path, config: PlannerConfig, cards: Sequence[WorkerCard]) -> list[Worked]:
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"planner.language.few_shot: {path}: not readable as JSON: {error}") from None
-    if not isinstance(entries, list):
-        raise UserError(f"planner.language.few_shot: {path}: a list of examples is wanted")
-    return [
-        _entry(entry, f"planner.language.few_shot: {path}: example {i}", config, cards)
-        for i, entry in enumerate(entries)
-    ]
 
 
 def _entry(entry: object, where: str, config: PlannerConfig, cards: Sequence[WorkerCard]) -> Worked:

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from orchestai.preference import Preference
 from orchestai.types import DecisionKind, Decisions, SampleSpec
 
 IMPOSSIBLE = -1e9
@@ -74,7 +73,6 @@ class DecisionBatch:
     Attributes:
         lengths: (b,); spans: (b, n, 2); types: (b, n), where the number of types means not known; workers: (b, n);
         fallbacks: (b, n, F); edges: (b, n, n) bool.
-        preferences: b of them; none at all where no plan has one.
     """
 
     lengths: Tensor
@@ -83,7 +81,6 @@ class DecisionBatch:
     workers: Tensor
     fallbacks: Tensor
     edges: Tensor
-    preferences: tuple[Preference | None, ...] = ()
 
     @property
     def steps(self) -> Tensor:
@@ -107,8 +104,13 @@ class DecisionBatch:
             workers=stack([row.workers for row in rows], 1),
             fallbacks=stack([row.fallbacks for row in rows], 1),
             edges=stack([row.edges for row in rows], 2),
-            preferences=tuple(row.preference for row in rows),
         )
+
+    @classmethod
+    def without_workers(cls, lengths: Tensor, spans: Tensor, edges: Tensor, max_fallbacks: int) -> DecisionBatch:
+        """Steps and edges for which nothing is chosen: every index is 0."""
+        none = torch.zeros_like(spans[..., 0])
+        return cls(lengths, spans, none, none, none[..., None].expand(-1, -1, max_fallbacks), edges)
 
     def rows(self) -> list[Decisions]:
         """One `Decisions` per plan, on the CPU, without padding."""
@@ -123,7 +125,6 @@ class DecisionBatch:
                 workers=workers[i, :n].clone(),
                 fallbacks=fallbacks[i, :n].clone(),
                 edges=edges[i, :n, :n].clone(),
-                preference=self.preferences[i] if self.preferences else None,
             )
             for i, n in enumerate(self.lengths.tolist())
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import cast
 
 import torch
@@ -12,13 +12,131 @@ from torch.nn import functional as F
 
 from orchestai.config import PlannerConfig
 from orchestai.lm.value_head import ValueHead
-from orchestai.planner.slots.beam_search import Beams
 from orchestai.planner.slots.dag import likeliest_edges
 from orchestai.planner.slots.decisions import IMPOSSIBLE, Chooser, DecisionBatch, SlotLayout
-from orchestai.planner.slots.decoder_memory import DecoderMemory, pair_rows
 from orchestai.planner.slots.heads import Boundaries, EdgeScorer, SpanPointer, first_accepted, mlp
 from orchestai.planner.slots.layers import DecoderLayer, DistanceBias, Pair, SpanPool
 from orchestai.planner.slots.reader import InstructionMemory
+
+
+@dataclass(frozen=True, eq=False)
+class DecoderMemory:
+    """What the decoder's layers make of an `InstructionMemory`, whatever was decided so far.
+
+    Attributes:
+        memory: the instructions themselves.
+        attended: keys and values of each layer's cross-attention.
+        pointed: keys (b, t, d) by which a first and a last token are found.
+        pooled: what the words of steps are pooled from.
+        boundaries: (b, t, 2) logits that words begin, and end, at a token.
+    """
+
+    memory: InstructionMemory
+    attended: tuple[Pair, ...]
+    pointed: Pair
+    pooled: Pair
+    boundaries: Tensor
+
+    def __getitem__(self, rows: Tensor) -> DecoderMemory:
+        return DecoderMemory(
+            self.memory[rows],
+            tuple(pair_rows(pair, rows) for pair in self.attended),
+            pair_rows(self.pointed, rows),
+            pair_rows(self.pooled, rows),
+            self.boundaries[rows],
+        )
+
+    def repeated(self, times: int) -> DecoderMemory:
+        """Each instruction so many times in a row."""
+        return self[torch.arange(len(self.boundaries), device=self.boundaries.device).repeat_interleave(times)]
+
+
+def pair_rows(pair: Pair, rows: Tensor) -> Pair:
+    return pair[0][rows], pair[1][rows]
+
+
+@dataclass(frozen=True, eq=False)
+class Beams:
+    """The w likeliest beginnings, and whole plans, that were found of each of b plans of at most n steps.
+
+    Attributes:
+        length: () steps of the beginnings.
+        logp: (b, w) log-probability of the beginnings; -inf where there are fewer.
+        spans: (b, w, n, 2) first and last tokens of their steps, zeros behind these.
+        settled: (b,) bool; no beginning can become likelier than the likeliest whole plan, since what is added only
+            makes it less likely. Then no more whole plans are found.
+        whole_logp, whole_spans, whole_lengths: the same of whole plans, with (b, w) lengths.
+    """
+
+    length: Tensor
+    logp: Tensor
+    spans: Tensor
+    settled: Tensor
+    whole_logp: Tensor
+    whole_spans: Tensor
+    whole_lengths: Tensor
+
+    @classmethod
+    def begin(cls, rows: int, size: int, longest: int, like: Tensor) -> Beams:
+        """One beginning without a step for each plan; `like` has the type and device of log-probabilities."""
+        nothing = like.new_full((rows, size), -torch.inf)
+        spans = torch.zeros(rows, size, longest, 2, dtype=torch.long, device=like.device)
+        return cls(
+            length=torch.zeros((), dtype=torch.long, device=like.device),
+            logp=torch.where(torch.arange(size, device=like.device) == 0, 0.0, nothing),
+            spans=spans,
+            settled=torch.zeros(rows, dtype=torch.bool, device=like.device),
+            whole_logp=nothing,
+            whole_spans=spans,
+            whole_lengths=spans[..., 0, 0],
+        )
+
+    @property
+    def ends(self) -> Tensor:
+        """(b, w) last tokens of the latest steps; -1 before the first."""
+        places = torch.arange(self.spans.shape[2], device=self.spans.device)
+        return torch.where(places == self.length - 1, self.spans[..., 1], -1).amax(-1)
+
+    def trimmed(self) -> Beams:
+        """Without room for further steps."""
+        n = int(self.length)
+        return replace(self, spans=self.spans[:, :, :n], whole_spans=self.whole_spans[:, :, :n])
+
+    def stop(self, stop: Tensor, go_on: Tensor) -> Beams:
+        """Every beginning is a whole plan with (b, w) log-probability `stop`, and goes on with that of `go_on`."""
+        logp = (self.logp + stop).masked_fill(self.settled[:, None], -torch.inf)
+        whole, best = torch.cat([self.whole_logp, logp], 1).topk(logp.shape[1], dim=1)
+        left = self.logp + go_on
+        return replace(
+            self,
+            logp=left,
+            settled=left.amax(1) <= whole.amax(1),
+            whole_logp=whole,
+            whole_spans=_rows(torch.cat([self.whole_spans, self.spans], 1), best),
+            whole_lengths=_rows(torch.cat([self.whole_lengths, self.length.expand_as(logp)], 1), best),
+        )
+
+    def extend(self, logp: Tensor, spans: Tensor) -> tuple[Beams, Tensor]:
+        """Give the beginnings a further step, and keep the likeliest; also (b, w) which of the w each continues.
+
+        Args:
+            logp: (b, w, k) of k possible steps of each; spans: (b, w, k, 2).
+        """
+        total = (self.logp[..., None] + logp).flatten(1)
+        kept, best = total.topk(self.logp.shape[1], dim=1)
+        origin = best // logp.shape[2]
+        taken = _rows(spans.flatten(1, 2), best)[:, :, None]
+        here = (torch.arange(self.spans.shape[2], device=best.device) == self.length)[:, None]
+        return replace(
+            self, length=self.length + 1, logp=kept, spans=torch.where(here, taken, _rows(self.spans, origin))
+        ), origin
+
+
+def _rows(values: Tensor, rows: Tensor) -> Tensor:
+    """(b, w, ...) values at (b, w') places of the second dimension, as (b, w', ...)."""
+    index = rows[(...,) + (None,) * (values.dim() - 2)]
+    return values.gather(1, index.expand(-1, -1, *values.shape[2:]))
+
 
 BEAMS = 4
 """One finds 3.3 points fewer of the plans of unseen styles, and splits 24 points more of nl2bash's descriptions."""
@@ -193,24 +311,26 @@ class StructureDecoder(nn.Module):
             beams: beginnings of each plan that are followed side by side, and whole plans that are compared with their
                 edges.
         """
-        held = self.project(memory)
-        found = self.begin_search(held, beams)
+        held = self.project(memory).repeated(beams)
+        found = self.begin_search(len(memory.mask), beams)
         for _ in range(self.layout.max_subtasks):
             found = self.continue_search(held, found)
             if found.beams.settled.all():
                 break
         return self.end_search(held, found.beams.trimmed())
 
-    def begin_search(self, held: DecoderMemory, beams: int) -> Search:
+    def begin_search(self, rows: int, beams: int) -> Search:
         """Before any step is found."""
-        rows = len(held.boundaries)
         latest, before = self._begin(rows * beams)
         return Search(Beams.begin(rows, beams, self.layout.max_subtasks, latest), latest, tuple(before))
 
     def continue_search(self, held: DecoderMemory, search: Search) -> Search:
-        """Find one step more, or that there is none."""
+        """Find one step more, or that there is none.
+
+        Args:
+            held: each of the b instructions w times in a row.
+        """
         found, (rows, width) = search.beams, search.beams.logp.shape
-        held = held.repeated(width)
         spans, ends = found.spans.flatten(0, 1), found.ends.flatten()[:, None]
         state, before = self._read(search.latest, ends, held, search.before)
         steps = torch.arange(spans.shape[1], device=spans.device) < found.length
@@ -235,26 +355,22 @@ class StructureDecoder(nn.Module):
         return Search(found, self.chosen(content), tuple(pair_rows(pair, origin) for pair in before))
 
     def end_search(self, held: DecoderMemory, found: Beams) -> tuple[Structure, StructureLogits]:
-        """The plan that is likeliest with its edges; beginnings that have no room for more steps are plans, too."""
+        """The plan that is likeliest with its edges; beginnings that have no room for more steps are plans, too.
+
+        Args:
+            held: as in `continue_search`.
+        """
         found = found.stop(torch.zeros_like(found.logp), torch.zeros_like(found.logp))
         return self._likeliest(held, found.whole_logp, found.whole_lengths, found.whole_spans)
 
     def _likeliest(
-        self, each: DecoderMemory, logp: Tensor, lengths: Tensor, spans: Tensor
+        self, held: DecoderMemory, logp: Tensor, lengths: Tensor, spans: Tensor
     ) -> tuple[Structure, StructureLogits]:
         """Of (b, w) plans with (b, w, n, 2) spans those that are likeliest with their edges."""
         rows, width, n, _ = spans.shape
-        held = each.repeated(width)
         spans = spans.flatten(0, 1)
-        nobody = torch.zeros_like(spans[..., 0])
-        given = DecisionBatch(
-            lengths=lengths.flatten(),
-            spans=spans,
-            types=nobody,
-            workers=nobody,
-            fallbacks=nobody[..., None].expand(-1, -1, self.layout.max_fallbacks),
-            edges=nobody[..., None].expand(-1, -1, n).bool(),
-        )
+        unjoined = spans.new_zeros(*spans.shape[:2], n, dtype=torch.bool)
+        given = DecisionBatch.without_workers(lengths.flatten(), spans, unjoined, self.layout.max_fallbacks)
         logits, exists = self._along(given, held), given.steps
         edges = likeliest_edges(logits.edges, logits.parent_counts, exists)
         pairs = exists[:, :, None] & exists[:, None]
@@ -267,7 +383,10 @@ class StructureDecoder(nn.Module):
     ) -> dict[str, Tensor]:
         """What `StructureLogits` has beside the choices of single steps, given (b, m, d) states before n steps."""
         steps = self._steps(states[:, : spans.shape[1]], chosen)
-        before = _before_spans(spans, exists, memory)
+        start, end = spans.unbind(-1)
+        earlier = (end[:, None] < start[:, :, None]) & exists[:, None]
+        nearest = torch.where(earlier, end[:, None], -1).amax(-1)
+        before = memory.inside(torch.stack([nearest + 1, start - 1], -1))
         present = exists[..., None]
         return {
             "edges": self.edges(steps, content, exists, memory, before, memory.inside(spans)),
@@ -375,14 +494,6 @@ def _previous(ends: Tensor) -> Tensor:
 def _distance(origin: Tensor, memory: InstructionMemory) -> Tensor:
     """(b, n) tokens as (b, n, t) distances of every token from them."""
     return memory.positions - origin[..., None]
-
-
-def _before_spans(spans: Tensor, exists: Tensor, memory: InstructionMemory) -> Tensor:
-    """(b, n, t) bool: the tokens before each step's words and after those of the nearest step that ends before them."""
-    start, end = spans.unbind(-1)
-    earlier = (end[:, None] < start[:, :, None]) & exists[:, None]
-    nearest = torch.where(earlier, end[:, None], -1).amax(-1)
-    return memory.inside(torch.stack([nearest + 1, start - 1], -1))
 
 
 def _at_most(wanted: int, available: int) -> int:

@@ -10,8 +10,7 @@ from torch.nn import functional as F
 
 from orchestai.planner.slots.decisions import IMPOSSIBLE
 from orchestai.planner.slots.layers import DistanceBias, EncoderLayer, masked_softmax
-from orchestai.planner.slots.phrase_matcher import PhraseMatcher
-from orchestai.planner.slots.reader import InstructionMemory
+from orchestai.planner.slots.reader import InstructionMemory, PhraseMatcher
 
 _APART = 2
 """From this distance on, steps that are farther apart are not told from others in plans of any length."""

@@ -13,23 +13,15 @@ from numpy.typing import NDArray
 
 from orchestai.config import PlannerConfig
 from orchestai.planner.base import Plan
-from orchestai.planner.base_files import SHAPES, SHIPPED_FOLDER, check_base, other_version_of, read_base
-from orchestai.planner.onnx_graph import OnnxGraph
-from orchestai.planner.slots.decoding_rules import word_edges
+from orchestai.planner.base_files import SHIPPED_FOLDER, OnnxGraph, check_base, other_version_of, read_base
+from orchestai.planner.slots.decoding_rules import by_the_rules, finish_plan, rank_by_cards, step_words, word_edges
 from orchestai.planner.slots.encoders.encoder import EncodedText, UnreadableTextError, open_configured
-from orchestai.planner.slots.finish import by_the_rules, finish_plan, rank_by_cards, step_words
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard
 
 GRAPHS = SHIPPED_FOLDER / "graphs"
 LEAST_TOKENS = 8
 """Of a text as the graphs take it; a shorter one is padded."""
-
-
-def has_graphs(config: PlannerConfig) -> bool:
-    """Whether graphs are shipped for planners of this configuration."""
-    shapes = json.loads((GRAPHS / "graphs.json").read_text())["planner"]
-    return config.model_dump(mode="json", include=set(SHAPES)) == shapes
 
 
 def open_light_base(config: PlannerConfig, cards: Sequence[WorkerCard]) -> LightPlanner:
@@ -76,7 +68,8 @@ class LightPlanner:
         n, confidence = int(found["length"]), float(found["confidence"])
         spans = found["spans"][:n]
         words = [step_words(instruction, text.offsets, span) for span in spans]
-        workers = self._by_cards(words)
+        ranks = rank_by_cards(self.encoder.sentences(words), self.encoder.sentences([card.text for card in self.cards]))
+        workers = [[self.cards[w].name for w in row[: 1 + self.config.max_fallbacks]] for row in ranks]
         plan = finish_plan(text, spans, found["likely"][:n, :n], found["odds"][:n, :n], [""] * n, workers)
         return replace(plan, confidence=None if math.isnan(confidence) else confidence)
 
@@ -96,9 +89,4 @@ class LightPlanner:
             state |= {name.replace("next.", "search."): value for name, value in step.items()}
             if state["search.beams.settled"].all():
                 break
-        return self._end.run(state | {"ids": text.ids})
-
-    def _by_cards(self, steps: Sequence[str]) -> list[list[str]]:
-        """The workers whose cards say most nearly what the steps' words do, and fallbacks."""
-        ranks = rank_by_cards(self.encoder.sentences(steps), self.encoder.sentences([card.text for card in self.cards]))
-        return [[self.cards[w].name for w in row[: 1 + self.config.max_fallbacks]] for row in ranks]
+        return self._end.run(state)

@@ -9,7 +9,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from orchestai.planner.slots.dag import acyclicity
+from orchestai.planner.slots.decisions import IMPOSSIBLE
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER, PlanTargets, existing_steps, token_spans
+
+OTHERS = 0.1
+"""Probability that phase 1 leaves to all workers alike, so that phase 2 draws each of them at times and can learn that
+the pool has changed; sure of one worker it never would."""
 
 
 class PlannerOutputs(TypedDict, total=False):
@@ -70,7 +75,10 @@ def supervised_loss(outputs: PlannerOutputs, targets: PlanTargets, lambda_dag: f
     """
     steps = existing_steps(targets)
     n = steps.shape[1]
-    losses = {name: cross_entropy(logits, target) for name, (logits, target) in choices(outputs, targets).items()}
+    losses = {
+        name: cross_entropy(logits, target, OTHERS if name in ("worker_loss", "fallback_loss") else 0.0)
+        for name, (logits, target) in choices(outputs, targets).items()
+    }
     if "lengths" in targets:
         losses["stop_loss"] = stop_cross_entropy(outputs["go_on"], targets["lengths"])
     if "lengths" in targets and "spans" in targets:
@@ -142,7 +150,15 @@ def stops(go_on: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     return go_on[decided], (step < lengths[:, None])[decided].float()
 
 
-def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean over the targets that are known; 0 where none is."""
-    known = (targets != IGNORE).sum().clamp(min=1)
-    return F.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=IGNORE, reduction="sum") / known
+def cross_entropy(logits: Tensor, targets: Tensor, others: float = 0.0) -> Tensor:
+    """Mean over the targets that are known; 0 where none is.
+
+    Args:
+        others: probability that is wanted of all possible choices together, in equal parts, beside the targets.
+    """
+    known = targets != IGNORE
+    logp = logits.log_softmax(-1)
+    wanted = logp.gather(-1, targets.clamp(min=0)[..., None])[..., 0]
+    possible = logits > IMPOSSIBLE / 2
+    usual = (logp * possible).sum(-1) / possible.sum(-1).clamp(min=1)
+    return -(((1 - others) * wanted + others * usual) * known).sum() / known.sum().clamp(min=1)

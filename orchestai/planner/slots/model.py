@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,23 +18,95 @@ from torch.nn import functional as F
 from orchestai.config import CACHE_DIR, PlannerConfig
 from orchestai.errors import UserError
 from orchestai.lm.length_batches import length_batches
-from orchestai.planner.base import Plan, Preferences
+from orchestai.planner.base import Plan
 from orchestai.planner.slots.confidence import PlanConfidence, sureness
-from orchestai.planner.slots.decisions import STRUCTURE, Chooser, DecisionBatch, explored
+from orchestai.planner.slots.decisions import STRUCTURE, Chooser, DecisionBatch, SlotLayout, explored
 from orchestai.planner.slots.decoder import Structure, StructureDecoder, StructureLogits
+from orchestai.planner.slots.decoding_rules import by_the_rules, finish_plan, rank_by_cards, step_words
+from orchestai.planner.slots.edge_predictor import EdgePredictor, FoundSteps, GivenSteps
 from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder, UnreadableTextError, open_configured
-from orchestai.planner.slots.familiar_words import FamiliarWords
-from orchestai.planner.slots.finish import by_the_rules, finish_plan, rank_by_cards, step_words
-from orchestai.planner.slots.given.edge_predictor import EdgePredictor
-from orchestai.planner.slots.given.given_steps import GivenSteps
 from orchestai.planner.slots.losses import PlannerOutputs, supervised_loss
 from orchestai.planner.slots.reader import InstructionMemory, InstructionReader
-from orchestai.planner.slots.scoring import score
-from orchestai.planner.slots.selector import WorkerSelector
+from orchestai.planner.slots.selector import SelectionLogits, WorkerSelector
 from orchestai.planner.slots.targets import PlanTargets, given_decisions
 from orchestai.tasks.task import Task
+from orchestai.threads import usable_cores
 from orchestai.types import AnyDecisions, DecisionKind, Decisions, SampleSpec, Scores
 from orchestai.workers.base import WorkerCard
+
+_SEARCHED_AT_ONCE = 4
+"""Instructions whose steps one thread looks for together; 16 need .4 GB more on two cores and are no quicker."""
+
+
+def score(
+    structure: StructureLogits | None,
+    selection: SelectionLogits | None,
+    given: DecisionBatch,
+    explored: Tensor,
+    temperature: float,
+    layout: SlotLayout,
+) -> Scores:
+    """Scores of the decisions that the logits were computed along.
+
+    Args:
+        structure: None where no decision about steps and edges is scored.
+        selection: None where none about types and workers is.
+        explored: (b, slots) bool; the decisions that are scored.
+    """
+    rows, n, fallbacks = given.fallbacks.shape
+    if selection is None:
+        chosen = [torch.zeros(rows, n, 2 + fallbacks, device=explored.device)] * 3
+    else:
+        kind = _log_prob(selection.types, given.types, temperature)
+        worker = _log_prob(selection.workers, given.workers, temperature)
+        fallback = _log_prob(selection.fallbacks, given.fallbacks, temperature)
+        chosen = [
+            torch.cat([its[..., None], one[..., None], more], -1)
+            for its, one, more in zip(kind, worker, fallback, strict=True)
+        ]
+        chosen.append(selection.values)
+    if structure is None:
+        nothing = chosen[0].new_zeros(rows, n, 3), chosen[0].new_zeros(rows, n, n)
+        parts = [(nothing[0], more, nothing[1]) for more in chosen]
+    else:
+        going = torch.arange(structure.go_on.shape[1], device=explored.device) < given.lengths[:, None]
+        stop = _log_prob_bool(structure.go_on, going, temperature)
+        start = _log_prob(structure.start, given.spans[..., 0], temperature)
+        end = _log_prob(structure.end, given.spans[..., 1], temperature)
+        edge = _log_prob_bool(structure.edges, given.edges, temperature)
+        parts = [(_steps(stop[i], start[i], end[i]), chosen[i], edge[i]) for i in (0, 1)]
+        parts.append((structure.state_values, chosen[2], structure.plan_value[:, None, None].expand(-1, n, n)))
+    logp, entropy, value = (_place(*part, layout) * explored for part in parts)
+    return Scores(logp=logp, entropy=entropy, value=value, mask=explored, step=layout.step)
+
+
+def _steps(stop: Tensor, *others: Tensor) -> Tensor:
+    """(b, m) and (b, n), n <= m, as (b, m, decisions)."""
+    padded = [F.pad(other, (0, stop.shape[1] - other.shape[1])) for other in others]
+    return torch.stack([stop, *padded], -1)
+
+
+def _place(steps: Tensor, chosen: Tensor, pairs: Tensor, layout: SlotLayout) -> Tensor:
+    """(b, m, 3), (b, n, 2 + F) and (b, n, n), n <= m, as (b, slots)."""
+    padded = F.pad(chosen, (0, 0, 0, steps.shape[1] - chosen.shape[1]))
+    return layout.place(torch.cat([steps, padded], -1), pairs)
+
+
+def _log_prob(logits: Tensor, chosen: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Log-probability of the (...) indices `chosen` under (..., k) logits, and the entropy; each (...)."""
+    logp = F.log_softmax(logits / temperature, -1)
+    return logp.gather(-1, chosen[..., None])[..., 0], -(logp.exp() * logp).sum(-1)
+
+
+def _log_prob_bool(logits: Tensor, chosen: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """The same for bool choices with (...) logits of True."""
+    scaled = logits / temperature
+    entropy = F.binary_cross_entropy_with_logits(scaled, scaled.sigmoid(), reduction="none")
+    return F.logsigmoid(torch.where(chosen, scaled, -scaled)), entropy
+
+
+_KEPT = 10_000
+"""Instructions whose steps are kept, some 2 kB each."""
 
 
 class PlannerModel(nn.Module):
@@ -48,7 +121,6 @@ class PlannerModel(nn.Module):
 
     Attributes:
         by_cards: whether workers are chosen by what their cards say, since nothing was learned of them.
-        prefers: whether it has learned to choose workers by a preference.
         base: digest of the base planner that its weights began with; empty if they began from nothing.
 
     Raises:
@@ -73,10 +145,10 @@ class PlannerModel(nn.Module):
         self.decoder = StructureDecoder(self.encoder.width // 2, config)
         self.selector = WorkerSelector(self.encoder, features.shape[1], config)
         self.confidence = PlanConfidence()
-        self.familiar_words = FamiliarWords(self.encoder.vocabulary)
-        self.prefers = False
         self.by_cards = False
         self.base = ""
+        self._found: dict[str, FoundSteps] = {}
+        self.register_load_state_dict_post_hook(_forget_steps)
         self.linker = None
         if config.linker is not None:
             self.linker = EdgePredictor(config.linker, self.encoder, config.max_subtasks, cache_dir)
@@ -136,35 +208,41 @@ class PlannerModel(nn.Module):
         """See `supervised_loss`."""
         return supervised_loss(outputs, targets, lambda_dag)
 
-    def plan(
-        self, tasks: Sequence[Task], *, sample: SampleSpec | None = None, preferences: Preferences | None = None
-    ) -> list[Plan]:
+    def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
         """Plan greedily, or sample as `sample` says. A task that cannot be read gets a plan without a workflow.
 
         Plans keep to the rules of `decoding_rules`.
         """
-        plans = self.plan_instructions([task.instruction for task in tasks], sample=sample, preferences=preferences)
+        plans = self.plan_instructions([task.instruction for task in tasks], sample=sample)
         return [by_the_rules(task, plan) for task, plan in zip(tasks, plans, strict=True)]
 
-    def plan_instructions(
-        self, instructions: Sequence[str], *, sample: SampleSpec | None = None, preferences: Preferences | None = None
-    ) -> list[Plan]:
+    def plan_instructions(self, instructions: Sequence[str], *, sample: SampleSpec | None = None) -> list[Plan]:
         """`plan` for bare instructions."""
         if sample is not None and len(sample.seeds) != len(instructions):
             raise ValueError(f"{len(instructions)} instructions, but {len(sample.seeds)} seeds")
         plans: dict[int, Plan] = {}
         readable: dict[int, EncodedText] = {}
+        searched = sample is None or not sample.explore & STRUCTURE
+        found = {t: one for t in set(instructions) if (one := self._found.get(t))} if self._keeps(searched) else {}
+        read: dict[str, EncodedText | UnreadableTextError] = {text: one.text for text, one in found.items()}
+        missing = [text for text in instructions if text not in read]
+        read |= zip(missing, self.encoder.encode_all(missing, keep=not self._keeps(searched)), strict=True)
         for i, instruction in enumerate(instructions):
-            try:
-                readable[i] = self.encoder.encode(instruction)
-            except UnreadableTextError as error:
-                plans[i] = Plan(workflow=None, raw_valid=False, error=str(error))
+            if isinstance(text := read[instruction], UnreadableTextError):
+                plans[i] = Plan(workflow=None, raw_valid=False, error=str(text))
+            else:
+                readable[i] = text
         with self.without_dropout(), torch.inference_mode() if sample is None else torch.no_grad():
+            if searched:
+                found |= self._find([text for text in readable.values() if text.text not in found])
             for rows in length_batches({i: len(text) for i, text in readable.items()}):
                 part = None if sample is None else replace(sample, seeds=[sample.seeds[i] for i in rows])
-                texts = [instructions[i] for i in rows]
-                wanted = () if preferences is None else [preferences[i] for i in rows]
-                plans.update(zip(rows, self._plan(texts, [readable[i] for i in rows], part, wanted), strict=True))
+                texts = [readable[i] for i in rows]
+                plans.update(zip(rows, self._plan(texts, found, part), strict=True))
+        if self._keeps(searched):
+            self._found |= found
+            for oldest in list(self._found)[: max(0, len(self._found) - _KEPT)]:
+                self._found.pop(oldest, None)
         return [plans[i] for i in range(len(instructions))]
 
     def plan_steps(self, instructions: Sequence[str], steps: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]:
@@ -219,49 +297,77 @@ class PlannerModel(nn.Module):
     def reference(self) -> None:
         """What was learned cannot be switched off."""
 
-    def learn_only(self, explore: frozenset[DecisionKind], *, preferences: bool = False) -> None:
+    def learn_only(self, explore: frozenset[DecisionKind]) -> None:
         """Keep steps and edges as they are, unless one of the kinds that make them up is in `explore`.
 
         Kinds share weights: those of steps and edges learn together, and so do types, workers and fallbacks.
-
-        Args:
-            preferences: let what preferences do to the choice of workers learn, too.
         """
         self.by_cards = False
-        self.selector.learn_preferences(preferences)
         structural = bool(explore & STRUCTURE)
         for part in (self.reader, self.decoder):
             part.requires_grad_(structural)
+        self._found = {}
 
     def _plan(
         self,
-        instructions: Sequence[str],
         encoded: Sequence[EncodedText],
+        found: Mapping[str, FoundSteps],
         sample: SampleSpec | None,
-        preferences: Preferences,
     ) -> list[Plan]:
+        """Plan with the steps that were found, or with some drawn by chance where `sample` explores them."""
         layout, device = self.decoder.layout, self.card_features.device
         chooser = Chooser(sample, len(encoded), layout, device)
+        memory = None
         if sample is not None and sample.explore & STRUCTURE:
             memory = self.read(encoded)
             structure, logits = self.decoder.decode(memory, chooser)
+            edge_logits = logits.edges
         else:
-            distinct, place = _distinct(encoded)
-            memory = self.read(distinct)
-            structure, logits = self.decoder.search(memory)
-            structure, logits, memory = structure[place], logits[place], memory[place]
-        batch = self.choose_workers(instructions, encoded, structure, chooser, preferences)
-        logp = None
-        if sample is None and self.confidence.is_known:
-            familiar = torch.stack([self.familiar_words.knows(torch.from_numpy(text.ids)) for text in encoded])
-            chances = (self.confidence(self.sureness_of(logits, memory, batch)) * familiar.to(device)).tolist()
-            plans = self.finish(encoded, batch, logits.edges)
-            return [replace(plan, confidence=chance) for plan, chance in zip(plans, chances, strict=True)]
+            structure, edge_logits = FoundSteps.collate([found[text.text] for text in encoded], device)
+        batch = self.choose_workers([text.text for text in encoded], encoded, structure, chooser)
         if sample is not None:
-            free = self.decoder.free_edges(batch.spans, batch.steps, memory)
+            free = None if memory is None else self.decoder.free_edges(batch.spans, batch.steps, memory)
             mask = explored(batch, free, len(self.cards), sample.explore, layout)
-            logp = (chooser.logp * mask).cpu()
-        return self.finish(encoded, batch, logits.edges, logp)
+            return self.finish(encoded, batch, edge_logits, (chooser.logp * mask).cpu())
+        plans = self.finish(encoded, batch, edge_logits)
+        if not self.confidence.is_known:
+            return plans
+        sureness = torch.stack([found[text.text].sureness for text in encoded]).to(device)
+        chances = self.confidence(sureness).tolist()
+        return [replace(plan, confidence=chance) for plan, chance in zip(plans, chances, strict=True)]
+
+    def _keeps(self, searched: bool) -> bool:
+        """Whether steps that are found by search are kept: what finds them does not learn, and finds the same again."""
+        finders = self.reader, self.decoder
+        return searched and not any(weight.requires_grad for part in finders for weight in part.parameters())
+
+    def share_steps(self, other: PlannerModel) -> None:
+        """Keep found steps together with another planner that finds the same ones, as two of one base do."""
+        for part, its in ((self.reader, other.reader), (self.decoder, other.decoder)):
+            mine, theirs = part.state_dict(), its.state_dict()
+            if mine.keys() != theirs.keys() or not all(torch.equal(mine[name], theirs[name]) for name in mine):
+                return
+        if self.encoder is other.encoder and self.config == other.config:
+            self._found = other._found
+
+    def _find(self, encoded: Sequence[EncodedText]) -> dict[str, FoundSteps]:
+        """The likeliest steps and edges by text."""
+        known: dict[str, FoundSteps] = {}
+        missing = list({text.text: text for text in encoded}.values())
+        lengths = {i: len(text) for i, text in enumerate(missing)}
+        batches = [[missing[i] for i in rows] for rows in length_batches(lengths, _SEARCHED_AT_ONCE)]
+        with ThreadPoolExecutor(usable_cores()) as threads:
+            for found in threads.map(self._search, batches) if len(batches) > 1 else map(self._search, batches):
+                known |= {one.text.text: one for one in found}
+        return known
+
+    @torch.no_grad()
+    def _search(self, texts: Sequence[EncodedText]) -> list[FoundSteps]:
+        memory = self.read(texts)
+        structure, logits = self.decoder.search(memory)
+        fallbacks = self.decoder.layout.max_fallbacks
+        unchosen = DecisionBatch.without_workers(structure.lengths, structure.spans, structure.edges, fallbacks)
+        return FoundSteps.split(texts, structure, logits.edges, self.sureness_of(logits, memory, unchosen))
 
     def choose_workers(
         self,
@@ -269,7 +375,6 @@ class PlannerModel(nn.Module):
         encoded: Sequence[EncodedText],
         structure: Structure,
         chooser: Chooser | None = None,
-        preferences: Preferences = (),
     ) -> DecisionBatch:
         """Types and workers for given steps: as learned, or by the cards of a pool that it has not learned.
 
@@ -280,7 +385,7 @@ class PlannerModel(nn.Module):
         if self.cards and not self.by_cards:
             words = self.words_of(instructions, [text.offsets for text in encoded], structure)
             chooser = chooser or Chooser(None, len(instructions), layout, device)
-            return self.selector.select(words, self.card_features, structure, chooser, preferences)
+            return self.selector.select(words, self.card_features, structure, chooser)
         rows = zip(instructions, encoded, structure.spans.tolist(), structure.lengths.tolist(), strict=True)
         steps = [[step_words(text, its.offsets, span) for span in spans[:n]] for text, its, spans, n in rows]
         ranks = self._by_cards([words for row in steps for words in row]).split([len(row) for row in steps])
@@ -293,7 +398,6 @@ class PlannerModel(nn.Module):
             ranked[..., 0],
             ranked[..., 1:],
             structure.edges,
-            tuple(preferences),
         )
 
     def _by_cards(self, steps: Sequence[str]) -> Tensor:
@@ -365,7 +469,7 @@ class PlannerModel(nn.Module):
                 [types[kind] for kind in row.types.tolist()],
                 [[names[w] for w in its if w < len(names)] for its in chosen],
             )
-            made = replace(plan, decisions=row, logp=None if logp is None else logp[i], preference=row.preference)
+            made = replace(plan, decisions=row, logp=None if logp is None else logp[i])
             plans.append(made)
         return plans
 
@@ -385,6 +489,12 @@ class PlannerModel(nn.Module):
             yield
         finally:
             self.train()
+
+
+def _forget_steps(planner: nn.Module, _: object) -> None:
+    """Other weights find other steps; those kept together with another planner stay that one's."""
+    assert isinstance(planner, PlannerModel)
+    planner._found = {}
 
 
 def _distinct(encoded: Sequence[EncodedText]) -> tuple[list[EncodedText], Tensor]:

@@ -1,4 +1,4 @@
-"""The type, worker and fallbacks of each step, given its words and what is preferred."""
+"""The type, worker and fallbacks of each step, given its words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from orchestai.config import PlannerConfig
@@ -16,10 +15,7 @@ from orchestai.planner.slots.decisions import IMPOSSIBLE, Chooser, DecisionBatch
 from orchestai.planner.slots.decoder import Structure
 from orchestai.planner.slots.encoders.encoder import TextEncoder
 from orchestai.planner.slots.heads import match, mlp
-from orchestai.planner.slots.layers import SpanPool
-from orchestai.planner.slots.padding import padded, present
-from orchestai.planner.slots.preference_shift import PreferenceShift, preference_inputs
-from orchestai.preference import Preference
+from orchestai.planner.slots.layers import SpanPool, padded, present
 from orchestai.types import DecisionKind
 
 
@@ -63,16 +59,6 @@ class WorkerSelector(nn.Module):
         self.need = mlp(2 * d, 2 * d, d)
         self.matcher = WorkerMatcher(card_width, d, config.max_fallbacks)
         self.value = ValueHead(d, 2 + config.max_fallbacks)
-        self.value_shift = PreferenceShift(d, 2 + config.max_fallbacks)
-
-    def learn_preferences(self, learn: bool) -> None:
-        """Let what preferences do learn with the rest, or keep it as it is."""
-        for part in (self.matcher.shift, self.matcher.next_shift, self.value_shift):
-            part.requires_grad_(learn)
-
-    def preference_parameters(self) -> list[nn.Parameter]:
-        """What preferences do to the choice of workers."""
-        return [*self.matcher.shift.parameters(), *self.matcher.next_shift.parameters()]
 
     def read(self, steps: Sequence[Sequence[str]], device: torch.device) -> Tensor:
         """(b, n, d) what the words of b plans' steps say, with zeros behind the last step of each.
@@ -81,7 +67,7 @@ class WorkerSelector(nn.Module):
             UnreadableTextError: a step has no word, or too many.
         """
         place = {words: i for i, words in enumerate(dict.fromkeys(words for row in steps for words in row))}
-        texts = [self.encoder.encode(words) for words in place]
+        texts = self.encoder.encode_each(list(place))
         tokens = self.project(padded([text.features for text in texts], device))
         mask = present(texts, device)
         pooled = self.pool(tokens, mask[:, None])[:, 0]
@@ -96,16 +82,13 @@ class WorkerSelector(nn.Module):
             cards: (W, card_width) features of the pool.
         """
         need, keys = self.needs(words, given.types), self.matcher.keys(cards)
-        preference = preference_inputs(given.preferences, len(need), need.device)
         taken = torch.cat([given.workers[..., None], given.fallbacks], -1)
-        fallbacks = [
-            self.matcher.fallback(need, keys, taken[..., : f + 1], preference) for f in range(self.layout.max_fallbacks)
-        ]
+        fallbacks = [self.matcher.fallback(need, keys, taken[..., : f + 1]) for f in range(self.layout.max_fallbacks)]
         return SelectionLogits(
             types=self.kind(words),
-            workers=self.matcher.worker(need, keys, preference),
+            workers=self.matcher.worker(need, keys),
             fallbacks=torch.stack(fallbacks, 2) if fallbacks else keys.new_zeros(*need.shape[:2], 0, len(keys)),
-            values=self.value(need) + self.value_shift(F.layer_norm(need, need.shape[-1:]), preference),
+            values=self.value(need),
         )
 
     def select(
@@ -114,16 +97,13 @@ class WorkerSelector(nn.Module):
         cards: Tensor,
         structure: Structure,
         chooser: Chooser,
-        preferences: Sequence[Preference | None] = (),
     ) -> DecisionBatch:
         """Choose types and workers for the steps of `structure`.
 
         Args:
             words: (b, n, d) what `read` gave.
-            preferences: one per plan, or none at all.
         """
         keys = self.matcher.keys(cards)
-        preference = preference_inputs(preferences, len(structure.lengths), keys.device)
         steps, slot = range(words.shape[1]), self.layout.slot
 
         def choose(kind: DecisionKind, place: int, logits: Tensor) -> Tensor:
@@ -131,9 +111,9 @@ class WorkerSelector(nn.Module):
 
         types = choose("type", 3, self.kind(words))
         need = self.needs(words, types)
-        taken = choose("worker", 4, self.matcher.worker(need, keys, preference))[..., None]
+        taken = choose("worker", 4, self.matcher.worker(need, keys))[..., None]
         for f in range(self.layout.max_fallbacks):
-            following = choose("fallback", 5 + f, self.matcher.fallback(need, keys, taken, preference))
+            following = choose("fallback", 5 + f, self.matcher.fallback(need, keys, taken))
             taken = torch.cat([taken, following[..., None]], -1)
         return DecisionBatch(
             structure.lengths,
@@ -142,7 +122,6 @@ class WorkerSelector(nn.Module):
             taken[..., 0],
             taken[..., 1:],
             structure.edges,
-            tuple(preferences),
         )
 
     def needs(self, words: Tensor, types: Tensor) -> Tensor:
@@ -164,24 +143,28 @@ class WorkerMatcher(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.query = nn.Linear(width, width)
         self.next_query = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(fallbacks))
-        self.shift = PreferenceShift(width, width)
-        self.next_shift = nn.ModuleList(PreferenceShift(2 * width, width) for _ in range(fallbacks))
+
+    @torch.no_grad()
+    def soften(self, temperature: float) -> None:
+        """Divide all logits by a temperature; the likeliest workers stay so."""
+        for weights in (self.query.weight, self.query.bias):
+            weights /= temperature
 
     def keys(self, cards: Tensor) -> Tensor:
         """(W, card_width) features of the pool give (W + 1, d); the last key is that of "none"."""
         return self.norm(torch.cat([self.card(cards), self.none[None]]))
 
-    def worker(self, need: Tensor, keys: Tensor, preference: Tensor) -> Tensor:
-        """(b, n, W) logits from (b, n, d) needs and (b, INPUTS) preferences."""
-        return match(self.query(need) + self.shift(need, preference), keys[:-1])
+    def worker(self, need: Tensor, keys: Tensor) -> Tensor:
+        """(b, n, W) logits from (b, n, d) needs."""
+        return match(self.query(need), keys[:-1])
 
-    def fallback(self, need: Tensor, keys: Tensor, taken: Tensor, preference: Tensor) -> Tensor:
+    def fallback(self, need: Tensor, keys: Tensor, taken: Tensor) -> Tensor:
         """(b, n, W + 1) logits of the next fallback, given (b, n, k) workers taken before, the first one included.
 
         No worker is taken twice, and after "none" comes none.
         """
         place, asked = taken.shape[-1] - 1, torch.cat([need, keys[taken].mean(-2)], -1)
-        ask = self.next_query[place](asked) + self.next_shift[place](asked, preference)
+        ask = self.next_query[place](asked)
         none = len(keys) - 1
         choices = torch.arange(len(keys), device=keys.device)
         used = (taken[..., None] == choices).any(-2) & (choices != none)

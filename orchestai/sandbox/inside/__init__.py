@@ -8,3 +8,11 @@ from typing import Any
 
 AT_FORK: list[dict[str, Any]] = []
 """Arguments of `os.register_at_fork` that the program's processes are to call it with."""
+MOST_WALLS = 5
+"""Wall-clock limits that a program may take where a busy machine keeps it waiting: what it computes is what counts."""
+AGREEING = "it rests on a function of the program's that says the same whatever it is asked"
+"""What is said of a test that a helper of the program's would pass whatever came of it."""
+WATCH = "__watch__"
+"""What open tests call the one that they report to."""
+PROGRAM = "__program__"
+"""And the module of the program, in which they look for its names each time."""

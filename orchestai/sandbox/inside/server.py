@@ -13,6 +13,7 @@ from .jail import processes
 from .jail.limits import Jail, die_with_parent, hide_memory
 from .judge.process_main import rehearse
 from .judge.slot import Slot
+from .judge.watch import remember
 from .warm_up import warm_up
 
 _MAX_STARTS = 100
@@ -43,6 +44,7 @@ def main(settings: dict[str, Any]) -> int:
     warm_up()
     for _ in range(_REHEARSALS):
         rehearse()
+    remember()
     gc.collect()
     gc.freeze()
     hide_memory()  # last: it keeps this process from its own files in /proc, where it is not root

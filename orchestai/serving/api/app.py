@@ -6,8 +6,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import select
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,23 +18,112 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from orchestai.answering import RunResult
+from orchestai.degradation import Resilience
 from orchestai.errors import UserError
 from orchestai.orchestrator import Orchestrator
-from orchestai.serving.api.errors import ApiError, busy, error_of
-from orchestai.serving.api.http import LEFT, error_response, json_response, read_body, unless_left
+from orchestai.serving.api.caller import Caller
+from orchestai.serving.api.errors import (
+    LEFT,
+    ApiError,
+    busy,
+    error_of,
+    error_response,
+    invalid,
+    json_response,
+    read_body,
+    unless_left,
+)
 from orchestai.serving.api.replies.accounting import headers
-from orchestai.serving.api.replies.chat import chat_completion
-from orchestai.serving.api.replies.chat_stream import ChatChunks
+from orchestai.serving.api.replies.chat import ChatChunks, chat_completion
 from orchestai.serving.api.replies.event_stream import Rendering, open_stream
 from orchestai.serving.api.replies.responses import ResponseEvents, response
-from orchestai.serving.api.requests.asked import Asked
+from orchestai.serving.api.requests.asked import Asked, first_fault
 from orchestai.serving.api.requests.chat import read_chat
 from orchestai.serving.api.requests.responses import read_responses
-from orchestai.serving.api.runs import find_run, keep_feedback
 from orchestai.serving.api.service import ServedModel, Service
+from orchestai.serving.store import Database, Feedback, FeedbackStore, ServedRuns
 
 if TYPE_CHECKING:
     from orchestai.serving.tracing import Tracing
+
+
+_Text = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
+"""What says something, and PostgreSQL can keep."""
+
+
+class _FeedbackRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    run_id: str
+    score: float | None = Field(None, ge=0, le=1)
+    answer: _Text | None = None
+    tests: _Text | None = None
+
+
+async def find_run(database: Database, caller: Caller, name: str) -> dict[str, Any]:
+    """A run of the caller's, by its id or by that of the response that it gave.
+
+    Raises:
+        ApiError: there is none.
+    """
+    run_id = run_of(name)
+    run = await asyncio.to_thread(ServedRuns(database).get, run_id, caller.key)
+    if run is None:
+        raise _unknown(name)
+    return {
+        "id": run.run_id,
+        "object": "orchestai.run",
+        "status": run.status,
+        "plan": run.plan,
+        "receipt": run.receipt,
+    }
+
+
+async def keep_feedback(
+    database: Database, caller: Caller, body: bytes, change: Callable[[str], str] | None = None
+) -> dict[str, Any]:
+    """Keep what a caller says of a run.
+
+    Args:
+        change: of each text before it is kept; None keeps it as it is.
+
+    Raises:
+        ApiError: it says nothing, or there is no such run of the caller's.
+    """
+    try:
+        said = _FeedbackRequest.model_validate_json(body)
+    except ValidationError as error:
+        raise first_fault(error) from None
+    run_id = run_of(said.run_id)
+    try:
+        feedback = Feedback(said.score, _kept(said.answer, change), _kept(said.tests, change))
+    except UserError as error:
+        raise invalid(None, str(error), "missing_required_parameter") from None
+    try:
+        await asyncio.to_thread(FeedbackStore(database).put, run_id, caller.key, feedback)
+    except UserError:
+        raise _unknown(said.run_id) from None
+    return {"object": "orchestai.feedback", "run_id": run_id}
+
+
+def _kept(text: str | None, change: Callable[[str], str] | None) -> str | None:
+    return text if text is None or change is None else change(text)
+
+
+def run_of(name: str) -> str:
+    """The run's id, of the id of its reply.
+
+    Raises:
+        ApiError: no run can have this one, and PostgreSQL could not even look for it.
+    """
+    if "\0" in name:
+        raise _unknown(name)
+    return f"run-{name.removeprefix('resp_')}" if name.startswith("resp_") else name
+
+
+def _unknown(name: str) -> ApiError:
+    return ApiError(404, "run_not_found", f"there is no run {name!r} of this key", param="run_id")
+
 
 Endpoint = Callable[[Request, Service], Awaitable[Response]]
 
@@ -166,8 +256,12 @@ async def _feedback(request: Request, service: Service) -> Response:
     return json_response(await keep_feedback(service.database, caller, body, service.kept.change))
 
 
+_BODY_S = 20.0
+"""Seconds in which a request must have come whole."""
+
+
 async def _body(request: Request, service: Service) -> bytes:
-    return await read_body(request, service.config.max_body_bytes, service.config.body_s)
+    return await read_body(request, service.config.max_body_bytes, _BODY_S)
 
 
 async def _metrics(request: Request, service: Service) -> Response:
@@ -179,7 +273,7 @@ async def _readyz(request: Request, service: Service) -> Response:
     """Whether requests can be answered: the database is there, and a worker is in order."""
     workers = dict(service.workers_out_of_order())
     if all(workers.values()):
-        raise busy("no_worker_left", "all workers are out of order", service.config.rest_s)
+        raise busy("no_worker_left", "all workers are out of order", Resilience.rest_s)
 
     def look() -> None:
         with service.database.reading() as connection:

@@ -3,14 +3,63 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from orchestai.config import ServingConfig
 from orchestai.execution.contract.ledger import Account
 from orchestai.serving.api.errors import ApiError
-from orchestai.serving.api.web_pages import is_loopback, refuse_web_pages
 from orchestai.serving.store import NO_KEY, Database, KeyAccount, KeyLedger, KeyStore, RequestRate, TooManyRequestsError
+
+_OUR_PAGES = (".localhost", ".local", ".internal")
+"""Domains in which nobody can register a name that leads to this machine."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach a host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def refuse_web_pages(headers: Mapping[str, str]) -> None:
+    """Refuse what a page from elsewhere sends, or one whose own name was made to lead to this machine.
+
+    Raises:
+        ApiError: `Origin` or `Host` says so.
+    """
+    if (origin := headers.get("origin")) and not is_loopback(_host(origin)):
+        raise _refused("Origin", origin)
+    if (host := headers.get("host")) and not _is_here(_host(f"//{host}")):
+        raise _refused("Host", host)
+
+
+def _is_here(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return "." not in host or host.endswith(_OUR_PAGES)
+    return True
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _refused(header: str, value: str) -> ApiError:
+    return ApiError(
+        403,
+        "foreign_page",
+        f"{header}: {value}: without keys this server is for programs on its machine, and not for web pages from "
+        "elsewhere; ask with a key (orchestai keys add), or say serving.require_keys=false",
+    )
+
 
 _OURS = "sk-orchestai-"
 """How our secrets begin. Clients on this machine send some key or other, since their libraries want one."""

@@ -49,16 +49,15 @@ class ParkedRun(BaseModel):
         return Workflow([self.step])
 
 
+PARKED_S = 3600.0
+"""How long a workflow waits for what a client's tools give."""
+
+
 class Parking:
-    """Of all servers on one database.
+    """Of all servers on one database."""
 
-    Args:
-        forget_s: seconds after which a client is not waited for any more.
-    """
-
-    def __init__(self, database: Database, forget_s: float) -> None:
+    def __init__(self, database: Database) -> None:
         self._runs = ParkedRuns(database)
-        self._forget_s = forget_s
 
     async def take(self, asked: Asked, caller: Caller) -> ParkedRun:
         """The run that waits for the results in a request; `put_back` or `drop` follows.
@@ -73,13 +72,13 @@ class Parking:
             raise ApiError(
                 400,
                 "tool_call_not_found",
-                f"no run waits for {name}: it has been resumed, or was forgotten after {self._forget_s:g} s",
+                f"no run waits for {name}: it has been resumed, or was forgotten after {PARKED_S:g} s",
                 param=asked.conversation,
             )
         return ParkedRun.model_validate(state)
 
     async def _taken(self, run_id: str, key: str) -> dict[str, Any] | None:
-        taking = self._runs.take(run_id, key, self._forget_s)
+        taking = self._runs.take(run_id, key, PARKED_S)
 
         def leave(taken: Future[dict[str, Any] | None]) -> None:
             if taken.exception() is None and taken.result() is not None:

@@ -2,33 +2,217 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from orchestai.answering import Event, RunResult
-from orchestai.config import Contract
+from orchestai.config import Contract, ServingConfig
 from orchestai.errors import UserError
+from orchestai.execution.contract.receipt import Receipt
+from orchestai.execution.events import PlanReady
+from orchestai.execution.log import each_text, forget_old_logs
 from orchestai.names import did_you_mean
 from orchestai.orchestrator import Orchestrator
-from orchestai.serving.api.caller import Caller, Callers
+from orchestai.serving.api.caller import Caller, Callers, is_loopback
 from orchestai.serving.api.errors import NO_RETRY, ApiError, busy, invalid
-from orchestai.serving.api.kept_runs import KeptRuns
-from orchestai.serving.api.metrics import Metrics
-from orchestai.serving.api.parking import ParkedRun, Parking, parked_run, resumed
-from orchestai.serving.api.replies.accounting import summary
+from orchestai.serving.api.parking import PARKED_S, ParkedRun, Parking, parked_run, resumed
+from orchestai.serving.api.replies.accounting import summary, workers_usage
 from orchestai.serving.api.requests.asked import Asked, contract_of
-from orchestai.serving.api.retention import forgetting
-from orchestai.serving.api.web_pages import is_loopback
-from orchestai.serving.improvement.shadow import shadowed
-from orchestai.serving.improvement.succession import succession
-from orchestai.serving.store import Database
+from orchestai.serving.improvement.registry import succession
+from orchestai.serving.redaction import text_change
+from orchestai.serving.store import UNREACHABLE, Database, ParkedRuns, ServedRuns
+from orchestai.serving.store.served_runs import forget_runs, forget_settled
 from orchestai.tasks.dialogue import Dialogue
+from orchestai.workers.base import Usage
 
 if TYPE_CHECKING:
     from orchestai.serving.tracing import Tracing
+
+
+logger = logging.getLogger(__name__)
+
+
+class KeptRun:
+    """One run on its way into the database; `end` must follow.
+
+    Attributes:
+        plan, receipt: as far as they are there.
+    """
+
+    def __init__(
+        self, runs: ServedRuns, run_id: str, caller: Caller, change: Callable[[str], str] | None, labels: dict[str, str]
+    ) -> None:
+        self._runs = runs
+        self._run_id = run_id
+        self._key = caller.key
+        self._change = change
+        self._labels = labels
+        self.plan: PlanReady | None = None
+        self.receipt: Receipt | None = None
+        self._beginning = runs.begin_soon(run_id, caller.key)
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, PlanReady):
+            self.plan = event
+
+    def settled(self, receipt: Receipt) -> None:
+        self.receipt = receipt
+
+    async def end(self, refusal: str = "") -> None:
+        """Keep plan and receipt; of a run that was refused before it had any, why.
+
+        Whoever is cancelled while it waits does not undo it.
+        """
+        receipt: dict[str, Any] = {"run_id": self._run_id, "status": "refused", "error": refusal}
+        if self.receipt is not None:
+            receipt = self.receipt.model_dump(mode="json") | ({"error": refusal} if refusal else {})
+        plan = None if self.plan is None else self.plan.workflow.to_dict()
+        labels = self._labels
+        if self._change is not None:
+            receipt, plan = each_text(receipt, self._change), each_text(plan, self._change)
+            labels = {name: self._change(label) for name, label in labels.items()}
+        if labels:
+            receipt["labels"] = labels
+        try:
+            ended = self._runs.put_soon(self._run_id, self._key, plan, receipt)
+            await asyncio.shield(asyncio.wrap_future(ended))
+            self._beginning.result()  # which was written before
+        except UNREACHABLE:
+            logger.error("%s: the database does not answer; its receipt is kept as soon as it does", self._run_id)
+        except Exception:
+            logger.exception("%s is not in the database", self._run_id)
+
+
+class KeptRuns:
+    """Notes runs as `serving.log` and `serving.redact` say.
+
+    Attributes:
+        change: of each text before it is kept; None keeps it as it is.
+    """
+
+    def __init__(self, config: ServingConfig, database: Database) -> None:
+        self._runs = ServedRuns(database)
+        self.change = text_change(config)
+        self._labels = config.log == "full"
+
+    def begin(self, run_id: str, caller: Caller, labels: dict[str, str]) -> KeptRun:
+        return KeptRun(self._runs, run_id, caller, self.change, labels if self._labels else {})
+
+
+_PAID = ("planner", "workers")
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+
+class Metrics:
+    """Of one server."""
+
+    def __init__(self, in_flight: Callable[[], int], out_of_order: Callable[[], Iterable[tuple[str, bool]]]) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "orchestai_requests", "Requests by route and status.", ("route", "status"), registry=self._registry
+        )
+        self._seconds = Histogram(
+            "orchestai_request_seconds",
+            "From a request to its last byte.",
+            ("route",),
+            registry=self._registry,
+            buckets=_SECONDS,
+        )
+        self._runs = Counter("orchestai_runs", "Runs by how they ended.", ("status",), registry=self._registry)
+        self._degraded = Counter("orchestai_degraded_runs", "Runs without their planner.", registry=self._registry)
+        usd = Counter("orchestai_spent_usd", "US dollars spent.", ("by",), registry=self._registry)
+        tokens = Counter("orchestai_tokens", "Tokens.", ("by", "direction"), registry=self._registry)
+        self._paid = {by: usd.labels(by) for by in _PAID}
+        self._read = {by: tokens.labels(by, "read") for by in _PAID}
+        self._written = {by: tokens.labels(by, "written") for by in _PAID}
+        Gauge("orchestai_in_flight", "Runs in work or waiting.", registry=self._registry).set_function(in_flight)
+        self._registry.register(_OutOfOrder(out_of_order))
+
+    def request(self, route: str, status: int, seconds: float) -> None:
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def run(self, receipt: Receipt) -> None:
+        self._runs.labels(receipt.status).inc()
+        if receipt.degraded:
+            self._degraded.inc()
+        for by, usage in (("planner", receipt.planning or Usage()), ("workers", workers_usage(receipt))):
+            self._paid[by].inc(usage.cost_usd)
+            self._read[by].inc(usage.prompt_tokens)
+            self._written[by].inc(usage.completion_tokens)
+
+    def text(self) -> bytes:
+        """In Prometheus's text format."""
+        return generate_latest(self._registry)
+
+
+class _OutOfOrder(Collector):
+    """Which workers are out of order, as their circuit breakers say."""
+
+    def __init__(self, workers: Callable[[], Iterable[tuple[str, bool]]]) -> None:
+        self._workers = workers
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        family = GaugeMetricFamily(
+            "orchestai_worker_out_of_order", "1 where a worker is not asked.", labels=("worker",)
+        )
+        for worker, out in self._workers():
+            family.add_metric([worker], float(out))
+        yield family
+
+
+logger = logging.getLogger(__name__)
+_EVERY_S = 3600.0
+_DAY_S = 86_400.0
+_SETTLED_DAYS = 7
+"""Reservations that were settled are of use to whoever asks where a day's money went."""
+
+
+@asynccontextmanager
+async def forgetting(config: ServingConfig, database: Database, log: Path | None) -> AsyncIterator[None]:
+    """Forget while the block lasts; see `forget`."""
+
+    async def again_and_again() -> None:
+        while True:
+            try:
+                await asyncio.to_thread(forget, config, database, log)
+            except Exception:
+                logger.exception("what is too old was not removed; trying again in an hour")
+            await asyncio.sleep(_EVERY_S)
+
+    working = asyncio.ensure_future(again_and_again())
+    try:
+        yield
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
+def forget(config: ServingConfig, database: Database, log: Path | None) -> None:
+    """Remove settled reservations of the week before last, parked runs whose clients did not come back in time, and,
+    where `log_days` says so, old runs wherever they are.
+
+    Args:
+        log: folder of the execution log; None where there is none.
+    """
+    forget_settled(database, _SETTLED_DAYS * _DAY_S)
+    ParkedRuns(database).forget_older(PARKED_S)
+    if config.log_days is None:
+        return
+    forget_runs(database, config.log_days * _DAY_S)
+    if log is not None:
+        forget_old_logs(log, config.log_days)
+
 
 WORKER = "worker:"
 """Before the name of a worker that is asked without a planner."""
@@ -80,7 +264,7 @@ class Service:
         self.database = database
         self.callers = Callers(self.config, database)
         self.kept = KeptRuns(self.config, database)
-        self.parking = Parking(database, self.config.parked_s)
+        self.parking = Parking(database)
         self.metrics = Metrics(lambda: self.in_flight, self.workers_out_of_order)
         self.began = int(time.time())
         self.in_flight = 0
@@ -95,10 +279,10 @@ class Service:
             UserError: one of them cannot be opened, or strangers could have programs run that nothing holds.
         """
         config = orchestrator.config.serving
-        async with orchestrator, succession(orchestrator, config.checkpoints), shadowed(orchestrator):
+        async with orchestrator, succession(orchestrator, config.checkpoints):
             await orchestrator.load()
             level = orchestrator.sandbox_level
-            if not is_loopback(config.host) and level != "namespaces":
+            if not is_loopback(config.host) and level == "process":
                 raise UserError(
                     f"serving.host={config.host}: strangers could have programs run, and the sandbox holds them by "
                     f"{level} alone; serve on 127.0.0.1, or where sandbox.level strict works (orchestai doctor)"

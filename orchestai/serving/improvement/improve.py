@@ -2,22 +2,193 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from orchestai.config import Config
+from orchestai.config import Config, WorkersConfig
+from orchestai.data.prepare import prepare
 from orchestai.errors import UserError
+from orchestai.evaluation.statistics import Interval, bootstrap_mean, mean, number, paired_difference
+from orchestai.evaluation.systems.baselines import WHOLE
+from orchestai.evaluation.systems.runner import Runner, SystemRow
+from orchestai.evaluation.systems.sample_k import sample_k, strongest_sampler
 from orchestai.execution.log import read_log
-from orchestai.execution.runtime import open_runtime
-from orchestai.planner.checkpoint import seen_by
-from orchestai.serving.improvement.candidate import train_candidate
-from orchestai.serving.improvement.judged_runs import collected, judged_runs
-from orchestai.serving.improvement.registry import Lineage, PlannerRegistry
-from orchestai.serving.improvement.trial import compare
+from orchestai.execution.record import ExecutionRecord
+from orchestai.execution.running_workflow import JudgingExecutor
+from orchestai.execution.runtime import Runtime, open_runtime
+from orchestai.planner.base import Plan
+from orchestai.planner.baselines import WholePlanner
+from orchestai.planner.checkpoint import reference_of, seen_by
+from orchestai.planner.serving import open_planner
+from orchestai.serving.improvement.judged_runs import JudgedRuns, collected, judged_runs
+from orchestai.serving.improvement.registry import Lineage, Measured, PlannerRegistry, Trial
 from orchestai.serving.store import Feedback
+from orchestai.storage import artifacts
 from orchestai.storage.folder_lock import locked
 from orchestai.tasks.task import Task
+from orchestai.training.rl.reward_setup import Measurement, open_reward
+from orchestai.training.rl.setup import train as train_phase2
+from orchestai.training.supervised.train import train as train_phase1
+
+
+class _Opened:
+    """A checkpoint as a server would open it."""
+
+    def __init__(self, plan: Callable[[Sequence[Task]], list[Plan]]) -> None:
+        self._plan = plan
+
+    def plan(self, tasks: Sequence[Task]) -> list[Plan]:
+        return self._plan(tasks)
+
+
+async def compare(config: Config, tasks: Sequence[Task], incumbent: str, candidate: str, runtime: Runtime) -> Trial:
+    """Replay tasks with both planners, as they would be served.
+
+    Args:
+        tasks: that neither has learned from.
+        incumbent, candidate: checkpoints.
+
+    Raises:
+        UserError: too much of it could not be judged.
+    """
+    execute, concurrency = runtime.executor.execute, config.execution.concurrency
+    measurement = Measurement(config.workers, tasks, execute, concurrency)
+    reward = await open_reward(config.rewards, config.training.phase2_rl, reference_of(incumbent), measurement)
+    runner = Runner(runtime.executor, tasks, reward, config.tasks.unscorable_limit)
+    rows = []
+    for checkpoint in (incumbent, candidate):
+        planner = await open_planner(checkpoint, config.planner, config.workers, runtime.pool)
+        rows.append(await runner.row(checkpoint, _Opened(planner.plan), _nothing))
+        runner.refuse_if_broken()
+    before, after = rows
+    success = after.values("success")
+    try:
+        sampling, how = await repeated_asking(config, runner, mean(after.values("cost_usd")))
+    except UserError as error:  # which is no reason to lose the candidate
+        sampling, how = None, f"repeated asking could not be measured: {error}"
+    over_sampling = None if sampling is None else paired_difference(success, sampling.values("success"))
+    return Trial(
+        incumbent=_measured(bootstrap_mean(before.values("success"))),
+        candidate=_measured(bootstrap_mean(success)),
+        incumbent_usd=number(mean(before.values("cost_usd"))),
+        candidate_usd=number(mean(after.values("cost_usd"))),
+        difference=_measured(paired_difference(success, before.values("success"))),
+        sampling=None if sampling is None else _measured(bootstrap_mean(sampling.values("success"))),
+        sampling_usd=None if sampling is None else number(mean(sampling.values("cost_usd"))),
+        over_sampling=None if over_sampling is None else _measured(over_sampling),
+        sampling_how=how,
+    )
+
+
+async def repeated_asking(config: Config, runner: Runner, budget_usd: float) -> tuple[SystemRow | None, str]:
+    """The strongest sampling worker asked again and again, for a mean cost of `budget_usd` US dollars a task.
+
+    Returns:
+        The row, or None; and how it came about, or why there is none.
+
+    Raises:
+        UserError: too much of it could not be judged.
+    """
+    name = strongest_sampler(config.workers)
+    if name is None:
+        return None, "no worker of workers.cascade samples, so nothing could be asked repeatedly"
+
+    @asynccontextmanager
+    async def other_workers(workers: WorkersConfig) -> AsyncIterator[JudgingExecutor]:
+        async with open_runtime(workers, config.execution, config.sandbox) as runtime:
+            yield runtime.executor
+
+    whole = await runner.row(WHOLE + name, WholePlanner(name), _nothing)
+    found = await sample_k(config.workers, whole, budget_usd, runner, other_workers, lambda row: _nothing)
+    if found is None:
+        return None, f"what {name} costs is not known, so nobody knows how often it may be asked"
+    return found.row, f"{found.row.name}: {found.worker} asked {found.k} times"
+
+
+def _measured(interval: Interval) -> Measured:
+    return Measured.model_validate(interval.to_dict())
+
+
+def _nothing() -> None:
+    """Show no progress."""
+
+
+FEWEST_TASKS = 24
+"""To learn from by reward; of fewer, an update would be noise."""
+
+
+async def train_candidate(
+    config: Config,
+    judged: JudgedRuns,
+    others: Sequence[ExecutionRecord],
+    incumbent: Path,
+    folder: Path,
+    *,
+    seed_data: Path | None = None,
+    phase2: bool = True,
+) -> tuple[Path, dict[str, Any]]:
+    """Train a candidate; what it was trained on, and how, is kept in `folder`.
+
+    Phase 1 goes on from the incumbent with the plans of served runs that succeeded. Phase 2 follows where there are
+    enough tasks whose answers can be judged.
+
+    Args:
+        others: executions that were collected, not served.
+        seed_data: the training file of the first planner, which is repeated so that nothing of it is forgotten.
+
+    Returns:
+        The checkpoint, and counts of what it was trained on.
+
+    Raises:
+        UserError: there is nothing to learn from, or training cannot begin or go on.
+    """
+    log, data = folder / "judged.jsonl", folder / "training_data.json"
+    lines = "".join(record.model_dump_json() + "\n" for record in [*judged.records, *others])
+    artifacts.write_text(log, lines)
+    report = prepare(log, _for_phase1(config, seed_data), data)
+    train_phase1(_for_phase1(config, seed_data), data=data, output_dir=folder / "phase1", start=incumbent)
+    checkpoint = folder / "phase1" / "phase1_best.pth"
+    learned: dict[str, Any] = {
+        "runs": len(judged.records),
+        "succeeded": sum(record.success for record in judged.records),
+        "left_out": dict(judged.left_out),
+        "examples": {"train": report.train, "validation": report.validation, "seed": report.mixture},
+        "phase2_tasks": 0,
+    }
+    tasks, held_out = judged.part("train"), judged.part("validation")
+    if phase2 and len(tasks) >= FEWEST_TASKS and held_out:
+        path = folder / "tasks.jsonl"
+        artifacts.write_text(path, "".join(_line(task) for task in [*tasks, *held_out]))
+        served = config.tasks.model_copy(update={"suite": "file", "path": str(path.resolve()), "split": "train"})
+        summary = await train_phase2(
+            config.model_copy(update={"tasks": served}), checkpoint=checkpoint, output_dir=folder / "phase2"
+        )
+        summary.exit_if_stopped()
+        checkpoint = folder / "phase2" / "phase2_best.pth"
+        learned["phase2_tasks"] = len(tasks)
+    return checkpoint, learned
+
+
+def _for_phase1(config: Config, seed_data: Path | None) -> Config:
+    """Only runs that succeeded are imitated: nobody knows whether a plan that failed was split well."""
+    settings = config.training.phase1_supervised
+    mixture = () if seed_data is None else (str(seed_data),)
+    changed = settings.model_copy(update={"keep": "success", "mixture": mixture, "mixture_augmentations": 0})
+    return config.model_copy(update={"training": config.training.model_copy(update={"phase1_supervised": changed})})
+
+
+def _line(task: Task) -> str:
+    import json
+
+    row: dict[str, Any] = {"task_id": task.task_id, "instruction": task.instruction, "split": task.split}
+    row |= {"tests": task.test} if task.test else {"answers": list(task.answers)}
+    if task.scorer:
+        row["scorer"] = task.scorer
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
 
 _FEWEST_TASKS = 10
 """On fewer that were kept aside no difference could be told from chance."""

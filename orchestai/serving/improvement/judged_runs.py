@@ -122,7 +122,7 @@ def _served(
             left_out["its words are not in the log (--log metadata)"] += 1
         elif record.receipt.planner == AS_GIVEN:
             left_out["it resumed a step of another run"] += 1
-        elif _calls_tools(record):
+        elif any(attempt.tool_calls for subtask in record.subtasks for attempt in subtask.attempts):
             left_out["it called a client's tool before it answered"] += 1
         elif not record.subtasks or record.receipt.status == "partial":
             left_out["it was interrupted"] += 1
@@ -131,11 +131,6 @@ def _served(
     if without_line:
         left_out["it has no line in this log"] = len(without_line)
     return kept
-
-
-def _calls_tools(record: ExecutionRecord) -> bool:
-    """Whether a run ended with calls of a client's tools, so that the run that resumed it has the answer."""
-    return any(attempt.tool_calls for subtask in record.subtasks for attempt in subtask.attempts)
 
 
 def _judged(record: ExecutionRecord, part: str, score: float) -> ExecutionRecord:

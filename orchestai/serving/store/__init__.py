@@ -1,13 +1,10 @@
 """What servers keep in a database that they share: keys, money, served runs, feedback, parked runs."""
 
 from orchestai.serving.store.database import UNREACHABLE, Database
-from orchestai.serving.store.feedback import Feedback, FeedbackStore, all_feedback
 from orchestai.serving.store.key_days import ExpiredReservationError
 from orchestai.serving.store.key_ledger import KeyLedger
-from orchestai.serving.store.keys import KeyAccount, KeyStore
-from orchestai.serving.store.parked_runs import ParkedRuns
-from orchestai.serving.store.request_rate import RequestRate, TooManyRequestsError
-from orchestai.serving.store.served_runs import ServedRun, ServedRuns
+from orchestai.serving.store.keys import KeyAccount, KeyStore, RequestRate, TooManyRequestsError
+from orchestai.serving.store.served_runs import Feedback, FeedbackStore, ParkedRuns, ServedRun, ServedRuns, all_feedback
 from orchestai.serving.store.tables import NO_KEY
 
 __all__ = [

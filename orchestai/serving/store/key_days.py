@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row, and_, bindparam, delete, func, select, update
 
 from orchestai.execution.contract.ledger import InsufficientFundsError, usd
-from orchestai.serving.store.statements import insert_new
-from orchestai.serving.store.tables import days, keys, now, reservations
+from orchestai.serving.store.tables import days, insert_new, keys, now, reservations
 
 _NO_LIMIT = 2**62
 

@@ -24,7 +24,7 @@ def as_test_case(body: Sequence[ast.stmt], setup: Sequence[ast.stmt] = ()) -> st
     for statement in body:
         if _is_vacuous(statement):
             continue
-        if _asserts(statement):
+        if any(isinstance(node, ast.Assert) for node in ast.walk(statement)):
             methods.append(_method(len(methods) + 1, [*before, statement]))
         else:
             before.append(statement)
@@ -32,10 +32,6 @@ def as_test_case(body: Sequence[ast.stmt], setup: Sequence[ast.stmt] = ()) -> st
         raise ValueError("its tests assert nothing")
     head = "".join(ast.unparse(statement) + "\n" for statement in setup)
     return _HEAD + (head and head + "\n\n") + "class TestCases(unittest.TestCase):\n" + "\n".join(methods)
-
-
-def _asserts(statement: ast.stmt) -> bool:
-    return any(isinstance(node, ast.Assert) for node in ast.walk(statement))
 
 
 def _is_vacuous(statement: ast.stmt) -> bool:

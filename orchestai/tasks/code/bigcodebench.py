@@ -45,7 +45,6 @@ def _task(record: Record) -> Task:
         libs=_libs(record),
         doc_struct=_literal(record[names["doc_struct"]]),
         parameters=parameters(functions(prompt)[entry_point]),
-        isolation="auto",
         source="github.com/bigcode-project/bigcodebench, Apache-2.0",
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from functools import cache, partial
 
 from orchestai.tasks.code.assertions import as_test_case
@@ -37,7 +36,8 @@ def _task(record: Record) -> Task:
     code = record["code"].replace("\r\n", "\n")
     asserts = [line.replace("\r\n", "\n") for line in record["test_list"]]
     body = [statement for line in asserts for statement in parse(line)]
-    setup = _setup(record)
+    source = "\n".join([record.get("test_setup_code") or "", *record.get("test_imports", ())])
+    setup = parse(source.replace("\r\n", "\n"))
     defined, used = functions(code), names(body)
     tested = [name for name in defined if name in used]
     if not tested:
@@ -55,8 +55,3 @@ def _task(record: Record) -> Task:
         parameters=parameters(defined[tested[0]]),
         source="github.com/google-research/google-research/tree/master/mbpp, CC-BY-4.0",
     )
-
-
-def _setup(record: Record) -> list[ast.stmt]:
-    source = "\n".join([record.get("test_setup_code") or "", *record.get("test_imports", ())])
-    return parse(source.replace("\r\n", "\n"))

@@ -8,11 +8,10 @@ from random import Random
 
 import networkx as nx
 
-from orchestai.tasks.composition.generate import SPLITS, bucket
+from orchestai.tasks.composition.generate import OPERATIONS, SPLITS, bucket
 from orchestai.tasks.composition.graph import INPUT, Composition, Node
 from orchestai.tasks.composition.instructions import PARAMETERS, word
 from orchestai.tasks.composition.operation import Kind, Operation
-from orchestai.tasks.composition.operations import OPERATIONS
 from orchestai.tasks.composition.probes import probe
 from orchestai.tasks.suite import Variation
 from orchestai.tasks.visible_examples import clean

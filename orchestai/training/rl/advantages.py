@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from orchestai.config import Phase2Config, RewardsConfig, RlConfig
+from orchestai.config import Phase2Config, RlConfig
 from orchestai.errors import UserError
 from orchestai.outcome import Reward
 from orchestai.tasks.task import Task
 from orchestai.training.rl.algorithms import formulas
-from orchestai.training.rl.algorithms.credit import Acts, Credit, acts_of, decoupled, step_advantages
+from orchestai.training.rl.algorithms.credit import Acts, Credit, acts_of, step_advantages
 from orchestai.training.rl.algorithms.critic import PER_DECISION, PER_TOKEN, advantages_and_returns, horizon
 from orchestai.training.rl.algorithms.formulas import GroupAdvantages
 from orchestai.training.rl.algorithms.recipes import Recipe
-from orchestai.training.rl.algorithms.truncation import overlong_rewards, without_truncated
 from orchestai.training.rl.batch import Batch, corrected
 from orchestai.training.rl.rollouts.rows import BETWEEN, TrajectoryRow, rows_of
 from orchestai.types import Episode, TokenDecisions, Turn
 
-_SUMMED = RewardsConfig()
+_TELLING = 0.02
+"""Least difference of cost and latency, in shares of a success, that tells plans apart: no two took equally long."""
 
 
 class Credited(NamedTuple):
@@ -58,8 +59,7 @@ class Learning:
         groups, flat_groups: groups compared, and those whose rewards do not differ.
         advantages: (acts,) reward above baseline, by the rule of credit; for PPO and `credit: step`, (trajectories,)
             the mean over each trajectory's decisions.
-        metrics: for reports: with `sampler_correction`, how far the sampler was from the policy; with
-            `overlong_buffer`, the mean penalty.
+        metrics: for reports: with `sampler_correction`, how far the sampler was from the policy.
         credited: what each turn was credited with.
         ignored: whose rewards were given, but are not what the rule of credit looks at.
     """
@@ -78,7 +78,7 @@ class Learning:
         return self.batch is not None and bool(self.batch.mask.any()) and bool((self.advantages != 0).any())
 
 
-def plan_credit(config: Phase2Config, rewards: RewardsConfig = _SUMMED) -> Credit:
+def plan_credit(config: Phase2Config) -> Credit:
     """How the rewards of plans are credited; `alpha`, a success, is their unit.
 
     Raises:
@@ -94,9 +94,8 @@ def plan_credit(config: Phase2Config, rewards: RewardsConfig = _SUMMED) -> Credi
     return Credit(
         "role",
         unit=config.alpha or 1.0,
-        decoupled=rewards.multi_objective_aggregation == "normalize_then_sum",
-        whiten=rewards.whiten_advantages,
         by_step=by_step,
+        telling=_TELLING,
     )
 
 
@@ -119,28 +118,15 @@ def make_batch(
     Raises:
         UserError: the rule is not for PPO.
     """
-    if credit.decoupled:
-        episodes, credit = decoupled(episodes, credit.unit), replace(credit, unit=1.0)
+    if credit.telling and recipe.baseline not in ("critic", "batch"):
+        episodes = _without_trifles(episodes, credit.telling * credit.unit)
     known = [(i, t) for i, e in enumerate(episodes) if isinstance(e.reward, Reward) for t in e.trajectories if t.turns]
     if not known:
         return Learning(None, 0, 0, torch.zeros(0, dtype=torch.float64))
     acts = acts_of([(episodes[i], trajectory) for i, trajectory in known])
     turns = [turn for _, trajectory in known for turn in trajectory.turns]
-    metrics: dict[str, float] = {}
-    if config.overlong_buffer is not None:
-        valid = torch.tensor([episodes[i].valid for i, trajectory in known for _ in trajectory.turns])
-        whole = config.overlong_penalty * credit.unit
-        acts = acts._replace(shaping=whole * overlong_rewards(turns, valid, config.overlong_buffer))
-        metrics["reward_overlong"] = float(acts.shaping.mean())
 
-    def compare(rewards: Tensor, group_ids: Tensor, unit_ids: Tensor | None) -> GroupAdvantages:
-        if credit.decoupled:
-            everything = torch.ones(len(rewards), dtype=torch.bool)
-            scale: formulas.Scale = "batch" if credit.whiten else "none"
-            return formulas.group_advantages(rewards, group_ids, everything, unit_ids=unit_ids, scale=scale)
-        return _compare(recipe, rewards, group_ids, unit_ids)
-
-    compared = credit.advantages(acts, compare)
+    compared = credit.advantages(acts, partial(_compare, recipe))
     split = [rows_of(trajectory.turns) for _, trajectory in known]
     rows = [row for some in split for row in some]
     of_row = torch.tensor([k for k, some in enumerate(split) for _ in some])
@@ -167,12 +153,11 @@ def make_batch(
             )
             advantages = _mean_of_slots(per_slot, mask, of_row, len(known))
     if config.mask_truncated:
-        advantages = without_truncated(advantages, truncated, acts)
-    rollouts = torch.tensor([i for i, _ in known])[of_row]
+        advantages = _without_truncated(advantages, truncated, acts)
     logp = _stack([row.logp for row in rows]).float()
     slots = in_loss.float().sum(1)
     batch = Batch(
-        tasks=tuple(tasks[episodes[i].task_id] for i in rollouts.tolist()),
+        tasks=tuple(tasks[episodes[known[k][0]].task_id] for k in of_row.tolist()),
         decisions=tuple(row.decisions for row in rows),
         max_slots=max_slots,
         logp=logp,
@@ -183,14 +168,44 @@ def make_batch(
         advantages=per_slot,
         returns=returns,
         sequences=of_row,
-        sequence_slots=torch.zeros(len(known)).index_add(0, of_row, slots)[of_row],
-        rollouts=rollouts,
-        rollout_slots=torch.zeros(len(episodes)).index_add(0, rollouts, slots)[rollouts],
+        lengths=torch.zeros(len(known)).index_add(0, of_row, slots)[of_row],
     )
-    batch, of_sampler = corrected(batch, logp, config)
-    metrics |= of_sampler
+    batch, metrics = corrected(batch, logp, config)
     credited = _credited(turns, per_slot, in_loss, act)
     return Learning(batch, compared.groups, compared.flat, advantages, metrics, credited, credit.ignored(acts))
+
+
+def _without_truncated(advantages: Tensor, truncated: Tensor, acts: Acts) -> Tensor:
+    """Advantages of acts, or of trajectories, 0 where all that they are of was cut off.
+
+    Args:
+        truncated: (acts,) bool.
+    """
+    if len(advantages) == len(truncated):
+        return torch.where(truncated, 0.0, advantages)
+    kept = torch.zeros(len(advantages)).index_add(0, acts.trajectory, (~truncated).float())
+    return torch.where(kept > 0, advantages, 0.0)
+
+
+def _without_trifles(episodes: Sequence[Episode], telling: float) -> list[Episode]:
+    """The episodes; those of a group that differ in cost and latency alone, and by less than `telling`, are worth the
+    same."""
+    groups: dict[str, list[Reward]] = {}
+    for e in episodes:
+        if isinstance(e.reward, Reward):
+            groups.setdefault(e.group_id, []).append(e.reward)
+    means = {}
+    for name, rewards in groups.items():
+        others = {tuple(part for key, part in r.parts.items() if key not in ("cost", "latency")) for r in rewards}
+        totals = [reward.total for reward in rewards]
+        if all("success" in r.parts for r in rewards) and len(others) == 1 and max(totals) - min(totals) < telling:
+            means[name] = sum(totals) / len(totals)
+    return [
+        replace(e, reward=Reward(means[e.group_id], e.reward.parts))
+        if isinstance(e.reward, Reward) and e.group_id in means
+        else e
+        for e in episodes
+    ]
 
 
 def _credited(turns: Sequence[Turn], per_slot: Tensor, mask: Tensor, act: Tensor) -> dict[Turn, Credited]:

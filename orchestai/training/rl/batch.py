@@ -11,9 +11,12 @@ from torch import Tensor
 
 from orchestai.config import SamplingConfig
 from orchestai.tasks.task import Task
-from orchestai.training.rl.algorithms.formulas import Lengths, Level, StepCounts
+from orchestai.training.rl.algorithms.formulas import Level, StepCounts
 from orchestai.training.rl.algorithms.importance import Bound, effective_share, sampler_weights, weight_moments
 from orchestai.types import AnyDecisions
+
+_LARGEST_WEIGHT = 3.0
+"""Of a decision that the sampler drew too rarely (`sampler_correction`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,12 +29,11 @@ class Batch:
         logp, values: when the decisions were sampled; of the policy.
         sampler_logp: the same, of what drew the decisions.
         mask: bool; the slots in the loss.
-        weights: of each decision in the policy loss, correcting for a sampler that is not quite the policy; 0 for
-            those that it leaves out.
+        weights: of each decision in the policy loss, correcting for a sampler that is not quite the policy.
         advantages: of each decision.
         returns: targets of the value; for PPO.
-        sequences, rollouts: (rows,) int64; numbers of the trajectory and of the episode that the row belongs to.
-        sequence_slots, rollout_slots: (rows,) slots of the whole trajectory, and of the whole episode.
+        sequences: (rows,) int64; number of the trajectory that the row belongs to.
+        lengths: (rows,) slots of that whole trajectory.
     """
 
     tasks: tuple[Task, ...]
@@ -45,13 +47,7 @@ class Batch:
     advantages: Tensor
     returns: Tensor
     sequences: Tensor
-    sequence_slots: Tensor
-    rollouts: Tensor
-    rollout_slots: Tensor
-
-    @property
-    def lengths(self) -> Lengths:
-        return Lengths(self.sequence_slots, self.rollout_slots)
+    lengths: Tensor
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -66,21 +62,12 @@ class Batch:
         """The same rows with no slot in the loss."""
         return replace(self, mask=torch.zeros_like(self.mask))
 
-    def of_policy_loss(self, slots: Tensor) -> Batch:
-        """The same rows, of which (rows, slots) bool alone are in the policy loss; it is averaged over as many."""
-        return replace(self, weights=torch.where(slots, self.weights, 0.0))
-
     def to(self, device: torch.device) -> Batch:
         return self._each(lambda tensor: tensor.to(device))
 
     def counts(self) -> StepCounts:
         """What the rows add up to, if they are all of one optimizer step."""
-        return StepCounts(
-            sequences=len(self.sequences.unique()),
-            slots=int(self.mask.sum()),
-            rollouts=len(self.rollouts.unique()),
-            length=self.max_slots,
-        )
+        return StepCounts(len(self.sequences.unique()), int(self.mask.sum()), self.max_slots)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         changed: dict[str, Any] = {name: change(x) for name, x in vars(self).items() if isinstance(x, Tensor)}
@@ -99,8 +86,8 @@ def corrected(batch: Batch, logp: Tensor, config: SamplingConfig) -> tuple[Batch
     level, bound = config.sampler_correction.split("_")
     level, bound = cast("Level", level), cast("Bound", bound)
     drawn, mask = batch.sampler_logp, batch.mask
-    weights = sampler_weights(logp, drawn, mask, level, bound, config.sampler_ratio_min, config.sampler_ratio_max)
-    plain = sampler_weights(logp, drawn, mask, level, "truncate", 0.0, torch.inf)
+    weights = sampler_weights(logp, drawn, mask, level, bound, _LARGEST_WEIGHT)
+    plain = sampler_weights(logp, drawn, mask, level, "truncate", torch.inf)
     count = mask.sum().clamp(min=1)
     of_slots, of_rows = (weight_moments(logp - drawn, mask, each) for each in ("token", "sequence"))
     return replace(batch, logp=logp, weights=weights), {

@@ -13,10 +13,9 @@ from accelerate import Accelerator
 from orchestai.config import RewardsConfig, WorkersConfig
 from orchestai.config.rl import RewardWeights
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.execution.reward import RewardForm, reward_form
-from orchestai.execution.reward_reference import Reference, typical
+from orchestai.execution.reward import Reference, RewardForm, reward_form, typical
 from orchestai.outcome import Unscorable
-from orchestai.planner.baselines.reference import WholePlanner
+from orchestai.planner.baselines import WholePlanner
 from orchestai.tasks.task import Task
 from orchestai.training.distributed import interleave, on_all, share
 from orchestai.training.rl.rollouts.rollout import Execute

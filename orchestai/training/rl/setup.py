@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from orchestai.config import Config, ExecutionConfig, Phase2Config, RewardsConfig, TasksConfig
 from orchestai.errors import UserError
-from orchestai.execution.reward_reference import Reference
 from orchestai.execution.runtime import open_runtime
 from orchestai.planner.checkpoint import estimate_state_of, load_planner, reference_of, save_planner, seen_by
 from orchestai.planner.checkpoint_files import LAST, fingerprint_of, locate
 from orchestai.planner.language.planner import LanguagePlanner
-from orchestai.planner.outlook import open_outlook
 from orchestai.planner.slots.confidence import FEWEST
 from orchestai.planner.slots.decisions import STRUCTURE
+from orchestai.planner.slots.losses import OTHERS
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.stored_estimate import STATE_KEY
 from orchestai.progress import console
@@ -26,8 +26,7 @@ from orchestai.rewards.scorers import refuse_unscorable
 from orchestai.rewards.unit_tests import not_installed
 from orchestai.storage import artifacts
 from orchestai.storage.folder_lock import locked
-from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks
-from orchestai.tasks.splits import open_splits
+from orchestai.tasks.splits import NOTHING_SEEN, SeenTasks, open_splits
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 from orchestai.training.calibration import calibrate_anew, with_reference
@@ -38,13 +37,14 @@ from orchestai.training.rl.advantages import plan_credit
 from orchestai.training.rl.monitoring.saving import BEST, STATE, RunFolder
 from orchestai.training.rl.monitoring.summary import RunSummary
 from orchestai.training.rl.monitoring.training_state import identity
-from orchestai.training.rl.preference_start import imitate_estimate
 from orchestai.training.rl.reward_setup import Measurement, open_reward
-from orchestai.training.rl.rollouts.open_sampler import open_execute, open_sampler
+from orchestai.training.rl.rollouts.open_sampler import open_sampler
 from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
 from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer
 
 logger = logging.getLogger(__name__)
+_JUDGED, _HOTTEST, _HALVINGS = 64, 128.0, 6
+"""Plans by which it is judged how sure a planner is of its workers; the largest temperature; steps to the right one."""
 
 
 async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: bool = False) -> RunSummary:
@@ -66,7 +66,7 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
     artifacts.check_run(output_dir / STATE, resume=resume)
     phase2 = config.training.phase2_rl
     planner = load_planner(checkpoint, config.planner, config.workers, value_head=phase2.algorithm == "PPO")
-    credit, explore = plan_credit(phase2, config.rewards), frozenset(phase2.explore)
+    credit, explore = plan_credit(phase2), frozenset(phase2.explore)
     if credit.by_step:
         _refuse_credit_by_step(config.execution, config.rewards, planner)
     if isinstance(planner, LanguagePlanner):
@@ -74,7 +74,8 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
             planner.keep_reference()
     else:
         _refuse_limits_of_tokens(phase2)
-        planner.learn_only(explore, preferences=phase2.preference_share > 0)
+        planner.learn_only(explore)
+    of_pool = planner if isinstance(planner, PlannerModel) and explore - STRUCTURE else None
     restructured = planner if isinstance(planner, PlannerModel) and explore & STRUCTURE else None
     before = seen_by(checkpoint)
     tasks, eval_tasks = split_tasks(config.tasks, before)
@@ -82,6 +83,13 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
     if credit.by_step:
         _refuse_texts(tasks)
     eval_tasks = eval_tasks[: phase2.eval_tasks]
+    if of_pool is not None and (temperature := soften(of_pool, tasks[:_JUDGED])) > 1:
+        logger.warning(
+            "%s is so sure of its workers that it would hardly draw others: its logits of workers are divided by %.2g, "
+            "which leaves its plans as they are",
+            checkpoint,
+            temperature,
+        )
     if restructured and (count := len(with_reference(eval_tasks))) < FEWEST:
         logger.warning(
             "nobody will know how sure the trained planner is of its plans, since the plans of fewer than %d of the %d "
@@ -118,23 +126,15 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
             place=config.execution,
         ) as sampler,
     ):
-        execute = open_execute(config.planner.language, runtime.executor.execute)
+        execute = runtime.executor.execute
         known = reference_of(output_dir / LAST if resume else checkpoint)
         measurement = Measurement(config.workers, tasks, execute, config.execution.concurrency, accelerator)
         reward = await open_reward(config.rewards, phase2, known, measurement)
-        if phase2.preference_share and reward.reference is None:
-            raise UserError(
-                "training.phase2_rl.preference_share: a preference weighs cost and latency by those of a typical "
-                "execution, which nobody measured for rewards.form=absolute; set rewards.form=relative, or run prepare"
-            )
-        if phase2.preference_share and reward.reference and isinstance(planner, PlannerModel) and not resume:
-            await asyncio.to_thread(_start_preferences, planner, checkpoint, tasks, reward.reference, phase2.seed)
         rollout = Rollout(planner, execute, reward, phase2, concurrency=config.execution.concurrency, sampler=sampler)
 
         def save(path: Path, about: Mapping[str, Any]) -> None:
             if restructured is not None and about["update"]:
                 calibrate_anew(restructured, eval_tasks)
-            planner.prefers = planner.prefers or (phase2.preference_share > 0 and about["update"] > 0)
             of_run = {"seed": phase2.seed, "data_fingerprint": data_fingerprint(tasks), **seen.facts()}
             reference = None if reward.reference is None else asdict(reward.reference)
             save_planner(path, planner, config, **of_run, reward_reference=reference, **of_workers, **about)
@@ -157,10 +157,7 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
         if accelerator.is_main_process:
             for remark in reward.remarks():
                 console.print(remark, highlight=False, markup=False)
-        try:
-            summary = await trainer.train(resume=resume)
-        finally:
-            await rollout.stop()
+        summary = await trainer.train(resume=resume)
     accelerator.end_training()
     if accelerator.is_main_process and summary.signal is None:
         console.print(
@@ -170,31 +167,43 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
     return summary
 
 
-def _start_preferences(
-    planner: PlannerModel, checkpoint: Path, tasks: Sequence[Task], reference: Reference, seed: int
-) -> None:
-    """Let a planner that knows no preferences begin at the choices of its checkpoint's estimate, if it has one."""
-    pool = None if planner.prefers else open_outlook(checkpoint)
-    if pool is not None:
-        logger.info(
-            "preferences begin at the estimate's workers for %d plans",
-            imitate_estimate(planner, tasks, pool, reference, seed),
-        )
-    elif not planner.prefers:
-        logger.warning(
-            "%s has no estimate of its workers for preferences to begin at, so that they are learned from reward "
-            "alone, and slowly where the planner is sure; prepare learns one from twenty judged executions on",
-            checkpoint,
-        )
+@torch.no_grad()
+def soften(planner: PlannerModel, tasks: Sequence[Task]) -> float:
+    """Divide the logits of workers by a temperature, where they are surer than phase 1 leaves them, so that they are as
+    unsure; gives the temperature, at least 1.
+
+    Args:
+        tasks: by whose plans this is judged.
+    """
+    plans = [(task, plan.decisions) for task, plan in zip(tasks, planner.plan(tasks), strict=True)]
+    judged = [task for task, decided in plans if decided is not None]
+    decisions = [decided for _, decided in plans if decided is not None]
+    if not judged or len(planner.cards) < 2:
+        return 1.0
+    other = OTHERS / len(planner.cards)
+    odds = torch.tensor([1 - OTHERS + other, *[other] * (len(planner.cards) - 1)])
+    wanted = float(torch.special.entr(odds).sum())
+
+    def entropy(temperature: float) -> float:
+        scores = planner.score(judged, decisions, explore=frozenset({"worker"}), temperature=temperature)
+        return float(scores.entropy.sum() / scores.mask.sum())
+
+    low, high = 1.0, 1.0
+    while entropy(high) < wanted and high < _HOTTEST:
+        low, high = high, 2 * high
+    for _ in range(_HALVINGS if high > 1 else 0):
+        middle = (low + high) / 2
+        low, high = (middle, high) if entropy(middle) < wanted else (low, middle)
+    planner.selector.matcher.soften(high)
+    return high
 
 
 def _refuse_limits_of_tokens(phase2: Phase2Config) -> None:
-    for key in ("mask_truncated", "overlong_buffer"):
-        if getattr(phase2, key):
-            raise UserError(
-                f"training.phase2_rl.{key}: this planner writes no tokens, so none of its plans is too long; leave it "
-                "out, or train a language planner (docs/language.md)"
-            )
+    if phase2.mask_truncated:
+        raise UserError(
+            "training.phase2_rl.mask_truncated: this planner writes no tokens, so none of its plans is too long; leave "
+            "it out, or train a language planner (docs/language.md)"
+        )
 
 
 def _refuse_credit_by_step(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-from orchestai.threads.interrupts import note_interrupt
+from orchestai.interrupts import note_interrupt
 
 
 class StopSignals:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from signal import Signals
-from typing import Generic
 
 from accelerate import Accelerator
 
@@ -22,12 +21,11 @@ from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.invalid_plans import rank_invalid
 from orchestai.training.rl.algorithms.recipes import PPO, RECIPES, Recipe
 from orchestai.training.rl.monitoring.best import ENOUGH, judge, successes
-from orchestai.training.rl.monitoring.early_stopping import watch
+from orchestai.training.rl.monitoring.early_stopping import flat_warning, watch
 from orchestai.training.rl.monitoring.episode_metrics import (
     describe_batch,
     describe_episodes,
     describe_policies,
-    describe_sampling,
     sample_rows,
 )
 from orchestai.training.rl.monitoring.generalization_gap import growth, measure_gaps, note_attempts
@@ -36,8 +34,7 @@ from orchestai.training.rl.monitoring.summary import RunSummary
 from orchestai.training.rl.monitoring.training_report import SAMPLES_PER_UPDATE, TrainingReport
 from orchestai.training.rl.monitoring.training_state import Position, length_of
 from orchestai.training.rl.policy import Policy
-from orchestai.training.rl.rollouts.collector import Begun, Collector
-from orchestai.training.rl.rollouts.staleness import describe_staleness, refuse_stale
+from orchestai.training.rl.rollouts.collector import Collector
 from orchestai.training.rl.rollouts.task_batches import TaskBatches, all_episodes
 from orchestai.training.rl.schedule import rate_factor
 from orchestai.training.rl.stop_signals import StopSignals
@@ -45,7 +42,7 @@ from orchestai.training.rl.update import Updates
 from orchestai.types import DecisionKind, Episode
 
 _DEVIATION = 1e-3
-"""Largest distance of a ratio from 1 at an update's first step that rounding explains, on policy."""
+"""Largest distance of a ratio from 1 at an update's first step that rounding explains."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ class LearningRules:
     max_invalid_share: float | None = None
 
 
-class Trainer(Generic[Begun]):
+class Trainer:
     """Trains policies by reward, with PPO or GRPO and its variants: one planner, or the policies of agents.
 
     In every process of an `accelerate launch` the trainer has the same policies and the same tasks. Each process makes
@@ -96,7 +93,7 @@ class Trainer(Generic[Begun]):
         self,
         accelerator: Accelerator,
         policies: Mapping[str, Policy],
-        collector: Collector[Begun],
+        collector: Collector,
         config: RlConfig,
         tasks: TaskSets,
         rules: LearningRules,
@@ -115,18 +112,12 @@ class Trainer(Generic[Begun]):
         self.config = config
         self.recipe = choose_recipe(config)
         self.rules = rules
-        if rules.credit.decoupled and self.recipe.baseline != "group_scaled":
-            raise UserError(
-                "multi_objective_aggregation: normalize_then_sum needs an algorithm whose advantages are in "
-                "standard deviations of the group; set training.phase2_rl.algorithm=GRPO and loss_type to grpo, dapo, "
-                "gspo or cispo, or leave it out"
-            )
         self.tasks = list(tasks.train)
         self._by_id = {task.task_id: task for task in self.tasks}
         self.eval_tasks = list(tasks.validation[: config.eval_tasks])
         self.output = run.path
         self.position = Position(versions=dict.fromkeys(self.policies, 0))
-        self.batches = TaskBatches(accelerator, collector, config, self.recipe, self.tasks, self._telling)
+        self.batches = TaskBatches(accelerator, collector, config, self.tasks)
         self.updates = {
             name: Updates(accelerator, policy, self.recipe, config, rules.explore)
             for name, policy in self.policies.items()
@@ -165,31 +156,28 @@ class Trainer(Generic[Begun]):
                 if ended or asked is not None:
                     break
                 sampled = await self.batches.next(position)
-                ages = describe_staleness(sampled.episodes, position.versions, config)
-                episodes = refuse_stale(sampled.episodes, position.versions, config)
-                attempts = [*episodes, *sampled.replaced]
-                self._refuse_if_broken(attempts, f"episodes of update {position.update + 1}")
+                episodes = [episode for group in sampled.groups for episode in group]
+                self._refuse_if_broken(episodes, f"episodes of update {position.update + 1}")
                 learnings = {name: self._learning(name, episodes) for name in self.policies}
                 if not position.update:
                     self._say_what_is_ignored(report, learnings.values())
-                async with self.collector.weights:
-                    started = time.perf_counter()
-                    step_metrics = {"learning_rate": self._set_learning_rate()}
-                    step_metrics |= self._learn(learnings)
-                    self._warn_of_ratios(report, step_metrics)
-                    seconds = {**sampled.seconds, "updating": time.perf_counter() - started}
-                    step_metrics |= await self.collector.sync(position.versions)
-                    seconds["syncing"] = time.perf_counter() - started - seconds["updating"]
+                started = time.perf_counter()
+                step_metrics = {"learning_rate": self._set_learning_rate()}
+                step_metrics |= self._learn(learnings)
+                self._warn_of_ratios(report, step_metrics)
+                seconds = {**sampled.seconds, "updating": time.perf_counter() - started}
+                step_metrics |= await self.collector.sync(position.versions)
+                seconds["syncing"] = time.perf_counter() - started - seconds["updating"]
 
                 position.update += 1
-                position.consumed += sampled.consumed
-                metrics = (
-                    describe_batch(attempts, learnings.values()) | describe_sampling(sampled) | ages | step_metrics
-                )
+                position.consumed += len(sampled.groups)
+                metrics = describe_batch(episodes, learnings.values()) | step_metrics
                 metrics |= {f"seconds_{name}": value for name, value in seconds.items()}
-                metrics["slots_per_second"] = metrics["slots_per_plan"] * len(attempts) / sum(seconds.values())
+                metrics["slots_per_second"] = metrics["slots_per_plan"] * len(episodes) / sum(seconds.values())
                 stopped = watch(position, metrics, config, self.rules.max_invalid_share)
-                note_attempts(position, [attempt for attempt in attempts if attempt.preference is None])
+                if flat := flat_warning(position, metrics):
+                    report.say(f"update {position.update}: {flat}")
+                note_attempts(position, episodes)
                 report.update(position, metrics, sample_rows(episodes[:SAMPLES_PER_UPDATE], learnings.values()))
             if asked is not None:
                 stopped = f"{asked.name}; go on with --resume (resume=True) and --output_dir {self.output}"
@@ -215,29 +203,17 @@ class Trainer(Generic[Begun]):
         slots = self.policies[name].max_slots
         return make_batch(mine, self._by_id, self.recipe, self.config, slots, self.rules.credit)
 
-    def _telling(self, group: Sequence[Episode]) -> bool:
-        return any(self._learning(name, group).worthwhile for name in self.policies)
-
     def _set_learning_rate(self) -> float:
         """Give the policies' learning rate for the next update."""
         update, progress = self.position.update, self.position.done(self.config) / length_of(self.config)
-        of_values = rate_factor(self.config, update, progress)
-        factor = 0.0 if self._value_only else rate_factor(self.config, update - self._value_updates, progress)
+        factor = rate_factor(self.config, update, progress)
         for updates in self.updates.values():
-            updates.learner.set_rates(factor, of_values)
+            updates.learner.set_rates(factor)
         return self.config.learning_rate * factor
-
-    @property
-    def _value_updates(self) -> int:
-        return self.config.value_warmup_updates if self.recipe.baseline == "critic" else 0
-
-    @property
-    def _value_only(self) -> bool:
-        return self.position.update < self._value_updates
 
     def _warn_of_ratios(self, report: TrainingReport, step_metrics: Mapping[str, float]) -> None:
         off = step_metrics.get("max_first_deviation", 0.0)
-        if not self.position.ratio_warned and self.config.on_policy and off > _DEVIATION:
+        if not self.position.ratio_warned and off > _DEVIATION:
             self.position.ratio_warned = True
             report.say(
                 f"update {self.position.update + 1}: a ratio was {off:.2g} off 1 before any step was taken, more than "
@@ -247,8 +223,7 @@ class Trainer(Generic[Begun]):
 
     def _learn(self, learnings: Mapping[str, Learning]) -> dict[str, float]:
         """Let each policy learn from what it has."""
-        update, value_only = self.position.update, self._value_only
-        updated = {name: self.updates[name].learn(learnings[name], update, value_only) for name in self.policies}
+        updated = {name: self.updates[name].learn(learnings[name], self.position.update) for name in self.policies}
         for name, (steps, _) in updated.items():
             self.position.versions[name] += steps
         return describe_policies({name: step_metrics for name, (_, step_metrics) in updated.items()})
@@ -262,13 +237,8 @@ class Trainer(Generic[Begun]):
         )
         self._refuse_if_broken(episodes, f"validation episodes after update {self.position.update}")
         episodes = rank_invalid(episodes, invalid_margin(self.rules.credit.unit))
-        preferred = [episode for episode in episodes if episode.preference is not None]
-        episodes = [episode for episode in episodes if episode.preference is None]
         metrics = describe_episodes(episodes)
         reward = metrics["reward"]
-        if preferred:
-            metrics["preferred_reward"] = describe_episodes(preferred)["reward"]
-            reward = (reward + metrics["preferred_reward"]) / 2
         standing = judge(self.position, reward, successes(episodes))
         compared = standing.success_change.tasks if standing.success_change else ENOUGH
         if self.position.evaluated is None and compared < ENOUGH:
@@ -303,10 +273,9 @@ def choose_recipe(config: RlConfig) -> Recipe:
         UserError: it may learn from a sample only once, and the configuration says more.
     """
     recipe = PPO if config.algorithm == "PPO" else RECIPES[config.loss_type]
-    if recipe.on_policy and not (config.on_policy and config.num_iterations * config.num_minibatches == 1):
+    if recipe.on_policy and config.num_iterations * config.num_minibatches > 1:
         raise UserError(
             f"training.phase2_rl.loss_type: {config.loss_type} has no ratio to correct for stale samples; set "
-            "num_iterations and num_minibatches to 1 and on_policy to true, or choose grpo, dapo or another with a "
-            "ratio"
+            "num_iterations and num_minibatches to 1, or choose grpo, dapo or another with a ratio"
         )
     return recipe

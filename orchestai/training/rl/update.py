@@ -16,7 +16,6 @@ from orchestai.training.distributed import together
 from orchestai.training.dtypes import is_exact
 from orchestai.training.learner import Learner, NotFiniteError
 from orchestai.training.rl.advantages import Learning
-from orchestai.training.rl.algorithms import formulas
 from orchestai.training.rl.algorithms.critic import value_rates
 from orchestai.training.rl.algorithms.importance import effective_share
 from orchestai.training.rl.algorithms.objective import METRICS, Objective
@@ -47,11 +46,11 @@ class _Step(NamedTuple):
 class Updates:
     """Learns from batches, with whatever other processes share them.
 
-    On policy, old and new log-probabilities are computed in one dtype, so that every ratio is 1 at the first
+    Old and new log-probabilities are computed in one dtype, so that every ratio is 1 at the first
     step. In float32 those of the sampler will do. Otherwise (weights in 16 or 4 bits, mixed precision) the module that
     learns computes them anew, before the first step and in the passes of the first iteration's steps, since there even
     the rows beside a row change its log-probability by more than bounds of a ratio are wide. `sampler_correction` then
-    weighs these against the sampler's. Off policy the sampler's stay: the weights that drew are gone.
+    weighs these against the sampler's.
 
     Args:
         policy: the same in every process.
@@ -79,33 +78,28 @@ class Updates:
         self._accelerator = accelerator
         self._policy = policy
         self._config = config
-        self._anew = config.on_policy and not is_exact(policy.parameters(), accelerator)
+        self._anew = not is_exact(policy.parameters(), accelerator)
 
-    def learn(self, learning: Learning, update: int, value_only: bool = False) -> Updated:
+    def learn(self, learning: Learning, update: int) -> Updated:
         """Take the optimizer steps of one batch; metrics are means over them.
 
         Args:
             update: how many there were before; minibatches are drawn by it.
-            value_only: let only the critic learn.
 
         Raises:
             UserError: a gradient, or a log-probability, is not finite.
         """
         if learning.batch is None or not learning.worthwhile:
             return Updated(0, {})
-        batch, share = learning.batch, self._config.top_entropy_quantile
+        batch = learning.batch
         sampler: Mapping[str, float] = {}
-        if self._anew or share < 1:
-            logp, entropy = self._scores(batch, update)
-            if self._anew:
-                batch, sampler = corrected(batch, logp, self._config)
-        steps = []
-        for iteration in range(self._config.num_iterations):
-            for numbers in self._minibatches(len(batch), update, iteration):
-                rows = batch.take(numbers)
-                if share < 1:
-                    rows = rows.of_policy_loss(formulas.high_entropy(entropy[numbers], rows.mask, share))
-                steps.append(self._step(rows, update, value_only))
+        if self._anew:
+            batch, sampler = corrected(batch, self._scores(batch, update), self._config)
+        steps = [
+            self._step(batch.take(numbers), update)
+            for iteration in range(self._config.num_iterations)
+            for numbers in self._minibatches(len(batch), update, iteration)
+        ]
         with together(self._accelerator, f"adding up the metrics of update {update + 1}"):
             summed = self._accelerator.reduce(sum(step.metrics for step in steps), "sum")
             of_slots, of_rows = self._accelerator.reduce(sum(step.moments for step in steps), "sum")
@@ -140,27 +134,26 @@ class Updates:
         parts = [rows.take(some) if some else rows.take([0]).without_loss() for some in numbers]
         return numbers, [part.to(accelerator.device) for part in parts]
 
-    def _scores(self, batch: Batch, update: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """(rows, slots) log-probabilities and entropies by the module that learns, as it now is; in every process."""
+    def _scores(self, batch: Batch, update: int) -> torch.Tensor:
+        """(rows, slots) log-probabilities by the module that learns, as it now is; in every process."""
         accelerator = self._accelerator
-        scores = torch.zeros(2, *batch.logp.shape, device=accelerator.device)
+        scores = torch.zeros(batch.logp.shape, device=accelerator.device)
         with together(accelerator, f"scoring the rows of update {update + 1}"):
             for rows in self._minibatches(len(batch), update, 0):
                 numbers, parts = self._passes(batch.take(rows))
                 found = self.learner.compute([(part, None) for part in parts])
                 for some, scored in zip(numbers, found, strict=True):
                     if some:
-                        scores[:, [rows[i] for i in some]] = scored
-            logp, entropy = accelerator.reduce(scores, "sum").cpu()
-        return logp, entropy
+                        scores[[rows[i] for i in some]] = scored
+            return accelerator.reduce(scores, "sum").cpu()
 
-    def _step(self, rows: Batch, update: int, value_only: bool) -> _Step:
+    def _step(self, rows: Batch, update: int) -> _Step:
         """One optimizer step on `rows`."""
         counts = rows.counts()
         _, parts = self._passes(rows)
         try:
             with together(self._accelerator, f"taking a step of update {update + 1}"):
-                results, norm = self.learner.step([(part, counts, value_only) for part in parts])
+                results, norm = self.learner.step([(part, counts) for part in parts])
         except NotFiniteError:
             raise UserError(
                 f"update {update + 1}: the gradient is not finite, and nothing was kept of its step: "

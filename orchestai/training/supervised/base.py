@@ -10,18 +10,15 @@ from typing import Any
 
 from orchestai.config import Config, Phase1Config, PlannerConfig, TrainingConfig, WorkersConfig
 from orchestai.config.planner import NOTHING
-from orchestai.data.augment import augment
-from orchestai.data.exchange_phrases import exchange_phrases
-from orchestai.data.exchange_surroundings import exchange_surroundings
+from orchestai.data.augment import augment, exchange_phrases, exchange_surroundings
 from orchestai.data.prepare_plans import read_plans
 from orchestai.data.readers import READERS
 from orchestai.data.training_file import TrainingExample, load_training_data, save_training_data
-from orchestai.planner.base_planner import round_to_shipped, save_base
-from orchestai.planner.checkpoint import load_planner
+from orchestai.planner.checkpoint import load_planner, round_to_shipped, save_base
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
-from orchestai.tasks.instructions.suite import NAME, folder
+from orchestai.tasks.instructions import NAME, folder
 from orchestai.training.calibration import Judged, calibrate, judge_plans
 from orchestai.training.supervised.run import BEST, LAST
 from orchestai.training.supervised.train import train

@@ -10,8 +10,7 @@ import torch
 from torch.utils.data import Dataset, Sampler
 
 from orchestai.config import PlannerConfig
-from orchestai.data.indexed_plan import IndexedPlan, Vocabulary
-from orchestai.data.training_file import TrainingExample
+from orchestai.data.training_file import IndexedPlan, TrainingExample, Vocabulary
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER, PlanTargets
 from orchestai.workflow import Workflow
 

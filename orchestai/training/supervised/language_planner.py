@@ -25,7 +25,7 @@ from orchestai.planner.language.checkpoint import (
 from orchestai.planner.language.plan_memory import PlanMemory
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.stored_estimate import STATE_KEY
-from orchestai.tasks.seen_tasks import SEEN
+from orchestai.tasks.splits import SEEN
 from orchestai.training.distributed import interleave, share, together
 from orchestai.training.dtypes import autocast_format
 from orchestai.training.learner import Learner, NotFiniteError

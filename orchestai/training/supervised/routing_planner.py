@@ -11,7 +11,7 @@ from orchestai.errors import UserError
 from orchestai.planner.checkpoint import save_router
 from orchestai.planner.stored_estimate import STATE_KEY, estimate_path, read_state
 from orchestai.storage import artifacts
-from orchestai.tasks.seen_tasks import SeenTasks
+from orchestai.tasks.splits import SeenTasks
 from orchestai.training.supervised.run import BEST, LAST, identity_of
 
 

@@ -24,8 +24,7 @@ from orchestai.planner.checkpoint_files import fingerprint_of, without_suffix
 from orchestai.planner.stored_estimate import STATE_KEY, estimate_path, read_state
 from orchestai.progress import console, open_progress
 from orchestai.storage import artifacts
-from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks
-from orchestai.tasks.splits import divide
+from orchestai.tasks.splits import NOTHING_SEEN, SeenTasks, divide
 from orchestai.training.distributed import on_main
 from orchestai.training.supervised.epochs import Epochs, judged_by, kept_epoch
 from orchestai.workers.pool import worker_cards

@@ -17,15 +17,13 @@ from torch.utils.data import default_collate
 
 from orchestai.config import Phase1Config
 from orchestai.config.planner import NOTHING
-from orchestai.data.indexed_plan import IndexedPlan, Vocabulary
-from orchestai.data.training_file import TrainingExample
+from orchestai.data.training_file import IndexedPlan, TrainingExample, Vocabulary
 from orchestai.errors import UserError
 from orchestai.lm.length_batches import length_batches
-from orchestai.planner.base_planner import begin_with_base
-from orchestai.planner.checkpoint import load_planner, read_checkpoint, save_planner
+from orchestai.planner.checkpoint import begin_with_base, load_planner, read_checkpoint, save_planner
 from orchestai.planner.slots.decisions import DecisionBatch
 from orchestai.planner.slots.encoders.encoder import UnreadableTextError
-from orchestai.planner.slots.losses import GivenEdges, PlannerOutputs, cross_entropy, given_edges_loss
+from orchestai.planner.slots.losses import OTHERS, GivenEdges, PlannerOutputs, cross_entropy, given_edges_loss
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER, PlanTargets, check_words
 from orchestai.tasks.visible_examples import clean
@@ -76,11 +74,8 @@ def begin(setup: Setup) -> RunState:
         epochs = PoolImitation(planner, learned, held_out, setup.settings)
         return RunState(epochs, save, read_checkpoint, learned, held_out)
     learned, held_out = split_examples(_readable(setup, planner), config.tasks, setup.data, setup.seen_before)
-    found = [example for example in learned if not example.given]
     workers = [card.name for card in planner.cards]
     train, validation = (PlanDataset.from_examples(some, config.planner, workers) for some in (learned, held_out))
-    read = [torch.tensor(planner.encoder.token_ids(example.instruction)) for example in found]
-    planner.familiar_words.learn(read)
     return RunState(Imitation(planner, train, validation, setup.settings), save, read_checkpoint, learned, held_out)
 
 
@@ -343,7 +338,9 @@ class PoolImitation(Epochs):
         if fallbacks.shape[-1]:
             none = fallbacks.masked_fill(fallbacks == NO_WORKER, pool)
             wanted["fallback"] = logits.fallbacks[:, 0], none
-        losses = {f"{name}_loss": cross_entropy(*pair) for name, pair in wanted.items()}
+        losses = {
+            f"{name}_loss": cross_entropy(*pair, 0.0 if name == "type" else OTHERS) for name, pair in wanted.items()
+        }
         return wanted, losses | {"total_loss": torch.stack(list(losses.values())).sum()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -53,13 +53,18 @@ class McpServer:
 
         async def listed(client: Client) -> list[Tool]:
             page = await client.list_tools()
-            tools = page.tools
-            while page.next_cursor:
+            tools, seen = page.tools, set[str]()
+            while page.next_cursor and page.next_cursor not in seen:
+                seen.add(page.next_cursor)
                 page = await client.list_tools(cursor=page.next_cursor)
                 tools += page.tools
             return tools
 
-        return {tool.name: tool for tool in await self._ask(listed)}
+        try:
+            tools = await asyncio.wait_for(self._ask(listed), self._config.timeout_s)
+        except asyncio.TimeoutError:
+            raise InfrastructureError("timeout", self._said("does not end its list of tools in time")) from None
+        return {tool.name: tool for tool in tools}
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> CallToolResult:
         """What a tool gives, errors of its own included.

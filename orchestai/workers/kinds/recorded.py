@@ -11,7 +11,7 @@ from orchestai.errors import InfrastructureError, UserError
 from orchestai.tasks.splits import task_hash
 from orchestai.tasks.table_files import read_table
 from orchestai.workers.base import Answer, Request, WorkerCard, WorstCase
-from orchestai.workers.prompting.reply_program import reply_program
+from orchestai.workers.prompting.source import reply_program
 
 _SHOWN = 60
 

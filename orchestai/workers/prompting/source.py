@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 
-from orchestai.sandbox.fences import parses
+from orchestai.sandbox.fences import binds, fenced, find_method, is_test, longest_program, parses, takes
 from orchestai.sandbox.static.test_discovery import free_names
+from orchestai.tasks.source_code import names, parse
 from orchestai.text.syntax import parse_python
 
 IMPORTS: dict[str, str] = {
@@ -38,8 +40,6 @@ IMPORTS: dict[str, str] = {
 }
 """Names that programs use without importing them, and the import that they mean."""
 
-_MOST_PARSED = 200_000
-"""Characters, over all ends of a program that are tried: about a tenth of a second."""
 _DATETIME_MODULE = re.compile(r"\bdatetime\.(datetime|date|timedelta|time)\b")
 
 
@@ -48,35 +48,23 @@ def longest_prefix(head: str, body: str) -> str:
     return longest_program(head, body) or head + body
 
 
-def longest_program(head: str, body: str) -> str | None:
-    """`head` and as many lines of `body` as form a program; None where none do, or too much would have to be read.
-
-    No line at which parsing fails, or at which what is never closed was opened, is in any program that begins so: the
-    next end to try is before it.
-    """
-    lines, above = body.split("\n"), head.count("\n")
-    end, left = len(lines), _MOST_PARSED
-    while end >= 0:
-        code = head + "\n".join(lines[:end])
-        try:
-            parse_python(code)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            line = error.lineno if isinstance(error, SyntaxError) else None
-            left -= len(code)
-            if left < 0:
-                return None
-            end = min(end, max(line - above, 1) if line else end) - 1
-        else:
-            return code
-    return None
-
-
 def named(code: str, name: str) -> str:
-    """`code` with its only function, if called otherwise, also known as `name`."""
+    """`code` with what it defines, if called otherwise, also known as `name`: a method of that name, or the only
+    function that is no test, or the only method of an only class."""
     if not parses(code):
         return code
-    functions = [node.name for node in parse_python(code).body if isinstance(node, ast.FunctionDef)]
-    return f"{code}\n\n{name} = {functions[0]}\n" if len(functions) == 1 and functions[0] != name else code
+    body = parse_python(code).body
+    functions = [node.name for node in body if isinstance(node, ast.FunctionDef) and not is_test(node, name)]
+    classes = [node for node in body if isinstance(node, ast.ClassDef) and not is_test(node)]
+    if binds(body, name):
+        return code
+    public = [one.name for node in classes for one in node.body if isinstance(one, ast.FunctionDef)]
+    public = [method for method in public if not method.startswith("_")]
+    wanted = name if name in public else public[0] if len(public) == len(classes) == 1 else ""
+    if not functions and find_method(body, wanted) is not None:
+        owner = next(node.name for node in classes if wanted in [getattr(one, "name", "") for one in node.body])
+        return f"{code}\n\n{name} = {owner}().{wanted}\n"
+    return f"{code}\n\n{name} = {functions[0]}\n" if len(functions) == 1 else code
 
 
 def with_imports(code: str) -> str:
@@ -88,3 +76,72 @@ def with_imports(code: str) -> str:
     if "datetime" in missing:
         lines.append("import datetime" if _DATETIME_MODULE.search(code) else "from datetime import datetime")
     return "\n".join([*lines, code]) if lines else code
+
+
+_DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_IMPORTS = ast.Import | ast.ImportFrom
+
+
+def reply_program(reply: str, entry_point: str, arity: int) -> str | None:
+    """Source that defines `entry_point`: the reply's own function of that name, or else the likeliest under that name.
+
+    The likeliest takes `arity` arguments and serves no other function, in this order; of equally likely ones it is the
+    first. Statements that change nothing which its definitions read, such as examples of use, are left out. None where
+    no function is found.
+    """
+    source = fenced(reply, entry_point, arity)
+    if source is None or not parses(source := longest_prefix("", source)):
+        return None
+    body = parse(named(source, entry_point))
+    defined = [node for node in body if isinstance(node, ast.FunctionDef)]
+    if not defined and not binds(body, entry_point):
+        return None
+    program = "\n".join(ast.unparse(node) for node in _without_examples(body, entry_point)) + "\n"
+    if binds(body, entry_point):
+        return program
+    chosen = max(defined, key=lambda node: _likelihood(node, defined, entry_point, arity)).name
+    return f"{program}\n{entry_point} = {chosen}\n"
+
+
+def _without_examples(body: Sequence[ast.stmt], entry_point: str) -> list[ast.stmt]:
+    """Imports and definitions, and the other statements that change a name which those that are kept read."""
+    needed = {name for node in body if isinstance(node, _DEFINITIONS) for name in names([node]) - _bound(node)}
+    needed.add(entry_point)
+    needed -= {alias.asname or alias.name for node in body if isinstance(node, _IMPORTS) for alias in node.names}
+    kept = []
+    for node in reversed(body):
+        if not isinstance(node, _DEFINITIONS | _IMPORTS):
+            if isinstance(node, ast.Assert) or "__name__" in names([node]) or not _changed(node) & needed:
+                continue
+            needed |= names([node])
+        kept.append(node)
+    return kept[::-1]
+
+
+def _bound(node: ast.stmt) -> set[str]:
+    """Parameters and variables of a definition's own."""
+    below = list(ast.walk(node))
+    shared = {name for one in below if isinstance(one, ast.Global) for name in one.names}
+    stored = {one.id for one in below if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    return (stored | {one.arg for one in below if isinstance(one, ast.arg)}) - shared
+
+
+def _changed(node: ast.stmt) -> set[str]:
+    """Names that a statement sets, or whose items, attributes or methods it sets or calls."""
+    changed = set()
+    for one in ast.walk(node):
+        target = one.func if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) else one
+        if target is one and not isinstance(getattr(one, "ctx", None), ast.Store):
+            continue
+        while isinstance(target, ast.Attribute | ast.Subscript):
+            target = target.value
+        if isinstance(target, ast.Name):
+            changed.add(target.id)
+    return changed
+
+
+def _likelihood(
+    node: ast.FunctionDef, defined: Sequence[ast.FunctionDef], entry_point: str, arity: int
+) -> tuple[bool, bool, bool]:
+    serves = any(node.name in names([other]) for other in defined if other is not node)
+    return not is_test(node, entry_point), takes(node, arity), not serves

@@ -7,15 +7,14 @@ from functools import partial
 
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
-from orchestai.sandbox.sandbox import Sandbox
 from orchestai.workers.base import Request, WorkerCard
-from orchestai.workers.tools import calculator, python, stdlib_search
+from orchestai.workers.tools import calculator, stdlib_search
 from orchestai.workers.tools.worker import Tool
 
 _EVERYDAY = ("units", "dates", "texts", "lists", "about")
 
 
-def make_tool(name: str, sandbox: Sandbox, pool: Sequence[WorkerCard] = ()) -> Tool:
+def make_tool(name: str, pool: Sequence[WorkerCard] = ()) -> Tool:
     """The tool of this name.
 
     Args:
@@ -27,7 +26,7 @@ def make_tool(name: str, sandbox: Sandbox, pool: Sequence[WorkerCard] = ()) -> T
     tools: dict[str, Tool] = {
         "stdlib_search": stdlib_search.answer,
         "calculator": calculator.answer,
-        "python": partial(python.answer, sandbox=sandbox),
+        "functions": _functions,
         **{domain: partial(_everyday, domain=domain, pool=pool) for domain in _EVERYDAY},
     }
     if name not in tools:
@@ -35,8 +34,22 @@ def make_tool(name: str, sandbox: Sandbox, pool: Sequence[WorkerCard] = ()) -> T
     return tools[name]
 
 
+def steps_for_tools(instruction: str) -> Sequence[str]:
+    """The steps of an instruction that the everyday tools carry out one after the other; none if there is but one."""
+    from orchestai.workers.tools import everyday
+
+    return everyday.steps(instruction)
+
+
 def _everyday(request: Request, domain: str, pool: Sequence[WorkerCard]) -> str:
     """Answer in words; the grammars are read when they are first needed."""
     from orchestai.workers.tools import everyday
 
     return everyday.answer(request, domain, pool)
+
+
+def _functions(request: Request) -> str:
+    """A function by its words; the catalogue is read when it is first needed."""
+    from orchestai.workers.tools.everyday import functions
+
+    return functions.answer(request)

@@ -35,10 +35,16 @@ def answer(request: Request) -> str:
         raise WorkerError(f"the examples do not have the function's {arity} arguments")
     if any(not _small(value) for args, result in cases for value in (*args, result)):
         raise WorkerError("the examples are too large to search")
-    for expression in _candidates(arity, cases):
-        if all(_reproduces(expression, args, result) for args, result in cases):
-            return _function(request.signature, expression)
-    raise WorkerError("no expression of the library reproduces the examples")
+    if (expression := _search(arity, request.examples)) is None:
+        raise WorkerError("no expression of the library reproduces the examples")
+    return function(request.signature, [expression])
+
+
+@lru_cache(maxsize=4096)
+def _search(arity: int, examples: tuple[Example, ...]) -> str | None:
+    """The first expression that reproduces all examples."""
+    cases = [_case(example) for example in examples]
+    return next((e for e in _candidates(arity, cases) if all(_reproduces(e, *case) for case in cases)), None)
 
 
 def _case(example: Example) -> Case:
@@ -100,12 +106,42 @@ def _modules() -> dict[str, Any]:
     return {name: importlib.import_module(name) for name in expressions.MODULES}
 
 
-def _function(signature: Signature, expression: str) -> str:
-    names = dict(zip(("x",) if len(signature.parameters) == 1 else ("a", "b"), signature.parameters, strict=True))
-    body = _rename(expression, names)
-    used = _names(expression)
-    imports = [f"import {module}" for module in expressions.MODULES if module in used]
-    return "\n".join([*imports, f"def {signature}:", f"    return {body}", ""])
+def function(signature: Signature, bodies: Sequence[str]) -> str:
+    """Source of a function whose bodies, expressions or statements of ours, are carried out one after the other.
+
+    Raises:
+        WorkerError: it cannot be written with these parameters.
+    """
+    first = signature.parameters[0]
+    lines: list[str] = []
+    for body in bodies:
+        names = (
+            dict(zip(("a", "b"), signature.parameters, strict=True)) if len(signature.parameters) == 2 else {"x": first}
+        )
+        tree = _renamed(body, names if not lines else {"x": first})
+        last = tree.body[-1]
+        if isinstance(last, ast.Expr) and body is not bodies[-1]:
+            tree.body[-1] = ast.Assign([ast.Name(first)], last.value, lineno=0)
+        elif isinstance(last, ast.Expr):
+            tree.body[-1] = ast.Return(last.value)
+        elif body is not bodies[-1]:
+            raise WorkerError("what comes after a loop is not written here")
+        lines += ast.unparse(tree).splitlines()
+    imports = [f"import {module}" for module in expressions.MODULES if module in _names("\n".join(lines))]
+    return "\n".join([*imports, f"def {signature}:", *(f"    {line}" for line in lines), ""])
+
+
+def reproduces(source: str, signature: Signature, examples: Sequence[Example]) -> bool:
+    """Whether a function of ours gives the results of examples that are not too large to try."""
+    found: dict[str, Any] = {}
+    exec(source, found)
+    try:
+        return all(
+            _small(args) and _same(found[signature.name](*map(_copy, args)), result)
+            for args, result in map(_case, examples)
+        )
+    except Exception:  # a function of other types
+        return False
 
 
 @lru_cache(maxsize=20_000, typed=True)
@@ -120,17 +156,23 @@ def _substitute(template: str, **constants: Any) -> str:
     return ast.unparse(Fill().visit(tree))
 
 
-def _rename(expression: str, names: dict[str, str]) -> str:
-    tree = parse_python(expression, "eval")
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            node.id = names.get(node.id, node.id)
-    return ast.unparse(tree)
+def _renamed(body: str, parameters: dict[str, str]) -> ast.Module:
+    """The body with these names for its arguments; of its own names, those that are taken get an underscore."""
+    tree = parse_python(body)
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    own = {node.id for node in names if isinstance(node.ctx, ast.Store)} - set(parameters)
+    builtin = {node.id for node in names} - own - set(parameters)
+    if not all(name.isidentifier() for name in parameters.values()) or builtin.intersection(parameters.values()):
+        raise WorkerError("the function's parameters have names that it needs for something else")
+    for node in names:
+        taken = node.id in own and node.id in parameters.values()
+        node.id = f"{node.id}_" if taken else parameters.get(node.id, node.id)
+    return tree
 
 
 @lru_cache(maxsize=20_000)
-def _names(expression: str) -> frozenset[str]:
-    return frozenset(node.id for node in ast.walk(parse_python(expression, "eval")) if isinstance(node, ast.Name))
+def _names(source: str) -> frozenset[str]:
+    return frozenset(node.id for node in ast.walk(parse_python(source)) if isinstance(node, ast.Name))
 
 
 def _same(one: Any, other: Any) -> bool:

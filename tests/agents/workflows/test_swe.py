@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-
 import pytest
 
-from orchestai.agents.prepare import clone, write_swe_sample
-from orchestai.agents.repositories.repository import PatchError, apply_patch, read_commit, touched_paths
-from orchestai.agents.repositories.run_tests import run_tests
-from orchestai.agents.repositories.sample import make_repository
+from orchestai.agents.prepare import write_swe_sample
+from orchestai.agents.repositories.repository import PatchError, apply_patch, read_commit, run_tests
 from orchestai.agents.workflow import attempt
 from orchestai.agents.workflows.swe import SWE
-from orchestai.errors import UserError
 from orchestai.outcome import Scored, Unscorable
 from orchestai.sandbox import Limits, Sandbox
 from orchestai.tasks import load_suite
@@ -94,13 +88,6 @@ async def test_a_patch_that_does_not_apply_is_told_and_can_be_written_anew(sandb
     assert told.startswith("The patch does not apply: there is neither a unified diff nor a SEARCH/REPLACE block")
 
 
-async def test_a_validator_that_rejects_a_right_patch_earns_nothing_and_costs_an_iteration(sandbox, sample):
-    right = sample[1][0].canonical_solution
-    episode = await play(sandbox, sample, [right, "nothing"], [FAIL, PASS])
-    assert episode.outcome == Scored(0.0)
-    assert rewards(episode) == [("analyser", 0), ("writer", 1), ("writer", 0), ("validator", 0), ("validator", 0)]
-
-
 async def test_the_validator_sees_a_regression_but_no_hidden_test(sandbox, sample):
     breaks = block("textkit/words.py", '    return "-".join(kept.split())\n', '    return "_".join(kept.split())\n')
     episode = await play(sandbox, sample, [breaks], [PASS])
@@ -135,12 +122,6 @@ async def test_a_patch_cannot_change_what_judges_it(sandbox, sample):
         assert episode.outcome == Scored(0.0)
 
 
-@pytest.mark.parametrize("path", ["tests", "textkit", "README.md/x.py", f"{'a' * 300}.py"])
-async def test_a_file_that_cannot_be_where_the_patch_wants_it_is_a_zero(sandbox, sample, path):
-    episode = await play(sandbox, sample, [block(path, "", "x\n")], [PASS])
-    assert episode.outcome == Scored(0.0)
-
-
 async def test_a_test_file_that_the_test_patch_removes_is_the_test_patches_whatever_the_writer_did_to_it(
     sandbox, sample
 ):
@@ -170,32 +151,6 @@ async def test_a_patch_cannot_read_what_direct_tests_expect(sandbox, sample):
     episode = await play(sandbox, sample, [block("textkit/words.py", "def slug(title):\n", reads)], [PASS])
     assert episode.metrics["patches_applied"] == 1
     assert episode.outcome == Scored(0.0)
-
-
-async def test_a_patch_that_hangs_costs_its_own_tests(sandbox, sample):
-    hangs = block("textkit/words.py", "    if line and lines:\n", "    while not text: pass\n    if line and lines:\n")
-    episode = await play(sandbox, sample, [hangs], [PASS])
-    assert episode.outcome == Scored(0.0)
-    assert "4 of 5 tests pass" in episode.trajectories[2].transcript[1][1]
-
-
-async def test_an_analyser_that_names_no_file_earns_nothing(sandbox, sample):
-    """It earned the patch's whole reward: the files with the issue's words were shown in its place."""
-    for words in ("", "It is somewhere.", "<file>textkit/none.py</file>"):
-        episode = await play(sandbox, sample, [sample[1][0].canonical_solution], [PASS], analyser=words)
-        assert rewards(episode) == [("analyser", 0), ("writer", 1), ("validator", 1)]
-
-
-async def test_a_repository_that_is_not_there_is_the_users_mistake(sandbox, sample, tmp_path):
-    task = sample[1][0]
-    workflow = SWE(SWE.Args(repositories=tmp_path), sandbox)
-    with pytest.raises(UserError, match="no clone of 'textkit'; clone it there, or set"):
-        await workflow.run(task, scripted_agents(task, {}))
-
-
-async def test_a_repository_too_large_for_the_sandbox_is_unscorable(sandbox):
-    with pytest.raises(Exception, match="does not fit the sandbox's scratch disk"):
-        await run_tests(sandbox, {f"f{i}": b"" for i in range(4000)}, ["f1::test"])
 
 
 # --- patches -------------------------------------------------------------------------------------------------------
@@ -236,50 +191,7 @@ def test_both_kinds_of_patch_change_the_file_and_nothing_else(patch):
     assert FILES["pkg/a.py"] == b"x = 1\ny = 2\n"
 
 
-def test_a_plain_diff_may_be_about_several_files():
-    """Models leave out the `diff --git` lines, and miscount."""
-    new = "--- /dev/null\n+++ b/pkg/b.py\n@@ -0,0 +1,7 @@\n+u = 1\n"
-    change = "--- a/pkg/a.py\n+++ b/pkg/a.py\n@@ -1,5 +1,5 @@\n-x = 1\n+x = 3\n y = 2\n"
-    gone = "--- a/pkg/__init__.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-# package\n"
-    files = {**FILES, "pkg/__init__.py": b"# package\n"}
-    expected = {"pkg/a.py": b"x = 3\ny = 2\n", "pkg/b.py": b"u = 1\n"}
-    git = f"diff --git a/pkg/b.py b/pkg/b.py\nnew file mode 100644\n{new}"
-    for patch in (new + change + gone, f"{change}\n{gone}{new}", f"{change}\n\n{git}{gone}"):
-        assert apply_patch(files, patch) == expected
-
-
-def test_a_link_that_a_patch_makes_is_left_out():
-    assert apply_patch(FILES, LINK) == FILES
-
-
-def test_touched_paths_are_all_that_a_diff_is_about():
-    diff = (
-        "--- a/x\n+++ b/x\n@@\n--- a/gone\n+++ /dev/null\n--- /dev/null\n+++ b/new\t2026\nrename from p\nrename to q\n"
-    )
-    assert touched_paths(diff) == {"x", "gone", "new", "p", "q"}
-
-
 # --- repositories --------------------------------------------------------------------------------------------------
-
-
-def test_the_sample_repository_is_always_the_same(sample, tmp_path):
-    assert {each["base_commit"] for each in make_repository(tmp_path)} == {sample[1][0].details["base_commit"]}
-
-
-def test_a_clone_reads_as_its_bundle_does(sample, tmp_path):
-    folder, tasks = sample
-    subprocess.run(
-        ["git", "clone", "-q", str(folder / "textkit.bundle"), str(tmp_path / "remote" / "textkit")], check=True
-    )
-    clone(tasks, tmp_path / "clones", f"{tmp_path}/remote/")
-    commit = tasks[0].details["base_commit"]
-    files = read_commit(tmp_path / "clones" / "textkit", commit)
-    assert files == read_commit(folder / "textkit.bundle", commit)
-    assert b"def slug" in files["textkit/words.py"]
-    with pytest.raises(UserError, match="commit 'nowhere' cannot be read"):
-        read_commit(tmp_path / "clones" / "textkit", "nowhere")
-    with pytest.raises(UserError, match="cannot be cloned"):
-        clone(tasks, tmp_path / "others", f"{tmp_path}/nowhere/")
 
 
 async def test_tests_that_are_not_unittest_run_under_pytest_one_by_one():
@@ -295,31 +207,6 @@ async def test_tests_that_are_not_unittest_run_under_pytest_one_by_one():
         results = await run_tests(sandbox, files, [f"test_a.py::{name}" for name in names])
     assert [result.passed for result in results.values()] == [True, False, True]
     assert "assert 1 == 2" in results["test_a.py::test_x[2]"].message
-
-
-async def test_django_names_of_tests_are_understood(sandbox, sample):
-    folder, tasks = sample
-    files = read_commit(folder / "textkit.bundle", tasks[0].details["base_commit"])
-    names = [
-        "test_slug (tests.test_words.WordsTest)",
-        "test_slug (test_words.WordsTest)",
-        "test_no (test_words.WordsTest)",
-    ]
-    assert [result.passed for result in (await run_tests(sandbox, files, names)).values()] == [True, True, False]
-
-
-async def test_without_pytest_nobodys_patch_has_failed(monkeypatch):
-    """It comes with the development extra alone; without it every test failed, and every patch was worth 0."""
-    monkeypatch.setattr(Sandbox, "can_import", lambda self, module: module != "pytest")
-    with Sandbox(workers=1) as sandbox, pytest.raises(UserError, match="pip install pytest"):
-        await run_tests(sandbox, {"test_a.py": b"def test_one():\n    pass\n"}, ["test_a.py::test_one"])
-
-
-def test_an_instance_without_a_failing_test_is_refused(tmp_path):
-    instance = make_repository(tmp_path)[0] | {"FAIL_TO_PASS": "[]"}
-    (tmp_path / "i.jsonl").write_text(json.dumps(instance))
-    with pytest.raises(UserError, match="FAIL_TO_PASS names no test"):
-        load_suite("swe", str(tmp_path / "i.jsonl")).split("test")
 
 
 async def test_a_sandbox_that_fails_is_no_zero(sample):

@@ -42,10 +42,6 @@ def test_presets_differ_from_the_published_values_where_they_say(repository: Pat
     assert (args.num_turns, args.discount) == ((2, 0.9) if name.endswith("multi_turn") else (1, 1.0))
 
 
-def test_the_seeds_file_is_the_first_preset(repository: Path) -> None:
-    assert preset(repository, "magrpo_arxiv_config") == preset(repository, "agents/magrpo_arxiv")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("door", "kept"), [("train_magrpo.py", ["background", "method"]), ("sharedparam_train_magrpo.py", ["shared_model"])]

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from orchestai import cluster
 from orchestai.cluster.environment import keep_environment
-from orchestai.config import ExecutionConfig, PlaceConfig, RayConfig, SandboxConfig, load_config
-from orchestai.errors import UserError
-from orchestai.execution.backends.node import Node, NodeFacts, NodeSetup
-from orchestai.execution.runtime import open_runtime, open_sandbox
-from orchestai.sandbox import Limits, Program
-from orchestai.sandbox.packages import Packages
+from orchestai.config import ExecutionConfig, load_config
+from orchestai.execution.remote import Node, NodeSetup
+from orchestai.execution.runtime import open_runtime
+from orchestai.sandbox import Program
 from support.models.tool_workers import with_tools_alone
 from support.repository import REPOSITORY
 from support.sandbox.programs import ADD, ADD_TESTS
 from support.training.repeated_words import TASK, whole
-
-FACTS = NodeFacts("a", "namespaces", Limits(), Packages(frozenset({"numpy"})))
 
 
 @pytest.fixture
@@ -37,20 +31,6 @@ def test_an_actor_keeps_what_a_process_needs_and_what_it_was_given() -> None:
     assert not {"OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN"} & os.environ.keys()
     assert (os.environ["MY_KEY"], os.environ["HF_HOME"]) == ("given", "/models")
     assert "PATH" in os.environ
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"level": "process"}, "b isolates programs by process, a by namespaces: install bubblewrap"),
-        ({"packages": Packages(frozenset({"numpy", "torch"}))}, "import torch on only one of b and a"),
-        ({}, ""),
-    ],
-)
-def test_nodes_that_would_judge_otherwise_are_told_apart(change, message) -> None:
-    difference = replace(FACTS, name="b", **change).difference(FACTS)
-    assert message in difference
-    assert bool(message) == bool(difference)
 
 
 @pytest.mark.usefixtures("environment")
@@ -71,21 +51,3 @@ async def test_a_node_executes_as_this_process_does(monkeypatch: pytest.MonkeyPa
         await node.close()
     assert (executed.outcome, executed.answer, executed.error) == (expected.outcome, expected.answer, expected.error)
     assert judged.success
-
-
-def test_without_ray_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "find_spec", lambda name: None)
-    with (
-        pytest.raises(UserError, match=r"pip install 'orchestai\[ray\]'"),
-        open_sandbox(SandboxConfig(), PlaceConfig(backend="ray")),
-    ):
-        pass
-
-
-def test_a_variable_to_send_along_must_be_set() -> None:
-    pytest.importorskip("ray")
-    with (
-        pytest.raises(UserError, match="NO_SUCH_KEY is not set here"),
-        open_sandbox(SandboxConfig(), PlaceConfig(backend="ray", ray=RayConfig(env=("NO_SUCH_KEY",)))),
-    ):
-        pass

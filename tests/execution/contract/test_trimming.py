@@ -41,12 +41,6 @@ def workers(workflow: Workflow) -> list[tuple[str, ...]]:
     return [subtask.workers for subtask in workflow.subtasks]
 
 
-def test_a_plan_that_fits_stays_as_it_is() -> None:
-    fitted = FITTER.fit(TASK, plan("cheap", "dear", "middling"), Contract(max_cost_usd=2.5))
-    assert fitted.bounds.cost_usd == pytest.approx(0.1 + 0.4 + 2.0)
-    assert fitted.changes == ()
-
-
 def test_the_dearest_fallback_goes_first_then_the_dearest_worker_gives_way_to_its_own_fallback() -> None:
     dear = plan("dear", "cheap", "middling", "cheap")
     assert workers(FITTER.fit(TASK, dear, Contract(max_cost_usd=1.5)).workflow) == [("dear", "cheap"), ("cheap",)]
@@ -71,16 +65,6 @@ def test_who_is_not_allowed_is_not_asked() -> None:
     assert fitted.changes == ("step a: cheap instead of dear, cheap", "step b: cheap instead of dear")
     with pytest.raises(UserError, match="no worker 'nobody'; the pool has free, cheap"):
         FITTER.fit(TASK, plan("dear", "dear"), Contract(allow=("nobody",)))
-
-
-def test_a_step_goes_to_nobody_who_cannot_take_any() -> None:
-    """A contract that only a free calculator could keep was kept by asking it for everything."""
-    fitter = Fitter(list(PRICES), Priced(), "sink", ("cheap", "dear"))
-    with pytest.raises(InfeasibleContractError) as refused:
-        fitter.fit(TASK, plan("dear", "dear"), Contract(max_cost_usd=0.1))
-    assert refused.value.feasible.max_cost_usd == pytest.approx(0.3)
-    own = fitter.fit(TASK, plan("dear", "free", "free"), Contract(max_cost_usd=0.1))
-    assert workers(own.workflow) == [("free",), ("free",)]
 
 
 @given(

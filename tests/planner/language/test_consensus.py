@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestai.planner.base import Plan
-from orchestai.planner.language.consensus import most_agreed, shared
+from orchestai.planner.language.planner import most_agreed, shared
 from orchestai.workflow import Subtask, Workflow
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from orchestai.data.readers.plan import SourcePlan, SourceStep
 from orchestai.data.training_file import TrainingExample, save_training_data
-from orchestai.errors import UserError
 from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.planner.language.plan_memory import KnownPlan, PlanMemory
@@ -16,7 +13,6 @@ from orchestai.planner.language.prompt import PromptTooLongError
 from orchestai.training.supervised.tokenized_examples import known_plan, tokenize
 from orchestai.training.supervised.train import train
 from support.training.language_phase1 import config
-from support.training.phase1 import example as assigned
 
 TASKS = ("Brew a cup of coffee.", "Book a flight to Lisbon.", "Brew a pot of green tea.", "Reserve a hotel in Porto.")
 BARE = {"assign": False, "quote": "own", "max_prompt_tokens": 400, "max_new_tokens": 96, "nearest": 2}
@@ -65,24 +61,6 @@ def test_a_task_is_no_example_for_what_was_made_from_it():
     assert f"begin: {TASKS[2]}" not in said
 
 
-def test_plans_of_workers_that_are_gone_are_no_examples():
-    named = [{"worker": "a", "fallback": ["b"]}, {"worker": "b", "fallback": []}, {}]
-    plans = [KnownPlan(str(i), json.dumps({"subtasks": [step]}), str(i)) for i, step in enumerate(named)]
-    assert [known.instruction for known in PlanMemory.of(plans).of_pool(["b", "c"]).plans] == ["1", "2"]
-    assert PlanMemory.of(plans[:1]).of_pool(["c"]).nearest("anything", 1) == []
-
-
-def test_of_several_plans_for_one_task_the_first_is_known():
-    twice = PlanMemory.of(
-        [KnownPlan("Make tea.", "first", "a"), KnownPlan("make tea", "second", "b"), KnownPlan("Sing.", "s", "c")]
-    )
-    assert [known.plan for known in twice.plans] == ["first", "s"]
-
-
-def test_a_text_without_meaning_has_no_examples():
-    assert memory().nearest("", 2) == []
-
-
 def test_prompts_hold_as_many_examples_as_there_is_room_for():
     roomy = planner(settings(), memory())
     whole, size = prompt(roomy, "Brew some black tea."), len(roomy.prompts.write("Brew some black tea."))
@@ -95,19 +73,6 @@ def test_prompts_hold_as_many_examples_as_there_is_room_for():
     assert len(none.prompts.write("Brew some black tea.")) == bare
     with pytest.raises(PromptTooLongError):
         planner(settings(max_prompt_tokens=bare - 1), memory()).prompts.write("Brew some black tea.")
-
-
-def test_nothing_learned_is_said():
-    with pytest.raises(UserError, match=r"planner\.language\.nearest"):
-        planner(settings()).plan_instructions(["Brew some tea."])
-
-
-def test_an_example_that_leaves_choices_open_or_was_reworded_is_no_example_for_others():
-    writer = planner(config(language={"nearest": 1, "max_new_tokens": 200}))
-    whole = assigned("sort the list", "count its words")
-    assert json.loads(known_plan(whole, writer).plan)["subtasks"][1]["depends_on"] == [1]
-    assert known_plan(whole.model_copy(update={"augmented": True}), writer) is None
-    assert known_plan(example(TASKS[0]), writer) is None
 
 
 def test_phase_1_learns_with_examples_and_the_checkpoint_keeps_them(tmp_path):
@@ -131,10 +96,3 @@ def test_phase_1_learns_with_examples_and_the_checkpoint_keeps_them(tmp_path):
     [later] = [one for one in further.prompts.memory.plans if one.instruction == TASKS[0]]
     assert "Boil." in later.plan
     assert "Boil." not in first.plan
-
-
-def test_where_no_example_can_stand_in_prompts_training_says_so(tmp_path):
-    chosen = config(language={"nearest": 1, "max_new_tokens": 200, "max_prompt_tokens": 400}, num_epochs=1)
-    save_training_data(tmp_path / "d.json", [example(TASKS[0]), example(TASKS[1], "validation")], chosen)
-    with pytest.raises(UserError, match=r"leaves types or workers open"):
-        train(chosen, data=tmp_path / "d.json", output_dir=tmp_path)

@@ -96,44 +96,6 @@ def test_parts_that_words_may_begin_with_are_numbered():
     assert parse_plan(unknown, TASK, WORKERS, CONFIG).subtasks[0].span is None
 
 
-@pytest.mark.parametrize("instruction", ["", ".", "123", "'abc' reversed", "`ls`", "(reverse)", "[1,2,3]"])
-def test_an_instruction_without_parts_is_shown_as_it_is(instruction):
-    assert with_numbers(instruction) == instruction
-    plan = '[{"id":"1","instruction":"[1]","worker":"cheap","task_type":"list"}]'
-    assert parse_plan(plan, instruction, WORKERS, CONFIG).subtasks[0].span is None
-
-
-def test_the_text_is_short():
-    assert write_plan(two_steps(), TASK, "begun").text == (
-        '{"subtasks":[{"id":1,"instruction":"reverse it (`\'a. ...","task_type":"string","worker":"cheap",'
-        '"fallback":[],"depends_on":[]},{"id":2,"instruction":"count its letters ...","task_type":"list",'
-        '"worker":"dear","fallback":[],"depends_on":[1]}]}'
-    )
-
-
-def test_begun_words_are_looked_for_where_the_step_before_ended():
-    """Two steps that begin alike are told apart by their order, and a full stop in an example ends nothing."""
-    task = "First, add one to it (`1.` -> `2.`). Then, add one to it; add one to it all."
-    first, second = task.index("add"), task.index("add", 20)
-    raw = [
-        {"id": i, "instruction": "add one to...", "task_type": "integer", "worker": "cheap", "depends_on": []}
-        for i in (1, 2, 3)
-    ]
-    plan = parse_plan(json.dumps(raw), task, WORKERS, CONFIG)
-    assert [subtask.instruction for subtask in plan.subtasks] == [
-        "add one to it (`1.` -> `2.`)",
-        "add one to it",
-        "add one to it all",
-    ]
-    assert [subtask.span[0] for subtask in plan.subtasks] == [first, second, task.rindex("add")]
-
-
-def test_words_of_its_own_with_three_dots_stay_as_they_are():
-    raw = [{"id": 1, "instruction": "wonder...", "task_type": "string", "worker": "cheap"}]
-    (subtask,) = parse_plan(json.dumps(raw), TASK, WORKERS, CONFIG).subtasks
-    assert (subtask.instruction, subtask.span) == ("wonder...", None)
-
-
 @pytest.mark.parametrize(
     ("change", "whole"),
     [

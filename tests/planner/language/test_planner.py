@@ -9,18 +9,17 @@ import pytest
 import torch
 
 from orchestai.config import Config
-from orchestai.errors import UserError
+from orchestai.lm.sampling import Completion
+from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import load_planner, save_planner
 from orchestai.planner.checkpoint_files import fingerprint_of, is_checkpoint
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.planner.language.plan_text import write_plan
 from orchestai.planner.language.planner import LanguagePlanner
-from orchestai.planner.language.prompt import PromptTooLongError, PromptWriter
+from orchestai.planner.language.prompt import PromptWriter
 from orchestai.planner.language.tiny import tiny_tokenizer as learned_tokenizer
-from orchestai.preference import Preference
-from orchestai.storage import digests
 from orchestai.tasks.task import Task
-from orchestai.training.supervised.dag_loss import ImpossibleParents, completion_logits
+from orchestai.training.supervised.dag_loss import completion_logits
 from orchestai.types import SampleSpec
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
@@ -68,78 +67,6 @@ def test_a_prompt_has_the_instruction_types_cards_and_examples(folder):
     assert PromptWriter(settings.planner, cards, tiny_tokenizer()).write("Sort it.").equal(ids)
 
 
-def test_a_preference_is_said_after_the_instruction_and_nothing_without_one(folder):
-    made = planner(folder)
-    prompts, _ = made.write_prompts(["Sort it."] * 3, [Preference(0.25), Preference(0.9, 0.4), None])
-    texts = [str(tiny_tokenizer().decode(ids)) for _, ids in sorted(prompts.items())]
-    assert "Sort it.\n\nPreference: 0.25 (0: the least price; 1: the most success).\n" in texts[0]
-    assert "Preference: 0.90 (0: the least price, 0.40 of it time; 1: the most success)." in texts[1]
-    assert texts[2] == tiny_tokenizer().decode(made.write_prompts(["Sort it."])[0][0])
-    plans = made.plan(TASKS, sample=sample([1, 2]), preferences=[Preference(0.25), None])
-    assert [plan.preference for plan in plans] == [Preference(0.25), None]
-    scores = made.score(TASKS, [p.decisions for p in plans], explore=frozenset(), temperature=1.0)
-    for row, plan in zip(scores.logp, plans, strict=True):
-        torch.testing.assert_close(row[: len(plan.logp)], plan.logp, atol=1e-4, rtol=0)
-
-
-def test_a_folder_says_whether_the_planner_knows_preferences(folder, tmp_path):
-    settings, made = config(folder), planner(folder)
-    for known in (False, True):
-        made.prefers = known
-        save_planner(tmp_path / "saved.pth", made, settings)
-        assert load_planner(tmp_path / "saved", settings.planner, settings.workers).prefers is known
-
-
-def test_a_tokenizer_without_chat_template_reads_the_bare_text(folder):
-    settings = config(folder)
-    tokenizer = tiny_tokenizer()
-    tokenizer.chat_template = None
-    ids = PromptWriter(settings.planner, worker_cards(settings.workers), tokenizer).write("Sort it.")
-    assert tokenizer.decode(ids) == "Sort it.\n"
-
-
-def test_examples_of_ones_own_are_read_from_a_file_or_refused(folder, tmp_path):
-    file = tmp_path / "examples.json"
-    step = {"id": 1, "instruction": "halve it", "task_type": "integer", "worker": "sums"}
-    file.write_text(json.dumps([{"instruction": "Please halve it.", "subtasks": [step]}]))
-    settings = config(folder, few_shot=str(file))
-    cards = worker_cards(settings.workers)
-    text = tiny_tokenizer().decode(PromptWriter(settings.planner, cards, tiny_tokenizer()).write("x"))
-    assert '<user>Please halve it.\n<assistant>{"subtasks":[{"id":1,"instruction":"halve it"' in text
-    for wrong, said in (
-        ([{"instruction": "x", "subtasks": [{**step, "worker": "nobody"}]}], "unknown worker 'nobody'"),
-        ([{"instruction": "x", "subtasks": []}], "example 0: .*at least one subtask"),
-        ([{"subtasks": [step]}], "write it as"),
-        ({}, "a list of examples"),
-    ):
-        file.write_text(json.dumps(wrong))
-        with pytest.raises(UserError, match=said):
-            PromptWriter(settings.planner, cards, tiny_tokenizer())
-    with pytest.raises(UserError, match="2 examples are built in"):
-        PromptWriter(config(folder, few_shot=3).planner, cards, tiny_tokenizer())
-
-
-def test_a_prompt_that_is_too_long_gives_a_reason_and_no_plan(folder):
-    short = planner(folder, max_prompt_tokens=30)
-    long, short_enough = short.plan_instructions(["x" * 40, "x"])
-    assert long.workflow is None
-    assert long.decisions is None
-    assert "max_prompt_tokens is 30" in long.error
-    assert short_enough.decisions is not None
-    settings = config(folder)
-    writer = PromptWriter(settings.planner, worker_cards(settings.workers), tiny_tokenizer(), context=40)
-    with pytest.raises(PromptTooLongError, match="leaves room for 28"):
-        writer.write("x" * 30)
-
-
-def test_what_is_no_plan_has_a_reason_and_its_tokens(folder):
-    for plan in planner(folder).plan(TASKS, sample=sample([1, 2])):
-        assert plan.workflow is None
-        assert not plan.raw_valid
-        assert "no subtask" in plan.error
-        assert len(plan.logp) == len(plan.decisions.completion) <= 12
-
-
 def test_scores_are_the_log_probabilities_that_were_sampled(folder):
     model = planner(folder)
     plans = model.plan(TASKS * 2, sample=sample([1, 2, 3, 4]))
@@ -156,33 +83,28 @@ def test_scores_are_the_log_probabilities_that_were_sampled(folder):
         model.score(TASKS, [None, None], explore=frozenset(), temperature=1.0)
 
 
-def test_a_model_that_writes_a_plan_is_understood(folder, monkeypatch):
+def test_a_model_that_writes_a_plan_is_understood(folder):
     """Whole and ended is raw valid; cut off after a whole subtask is a plan, but not raw valid; nothing is neither."""
     model = planner(folder, max_new_tokens=400)
     workflow = Workflow([Subtask(id="1", instruction="Sort it", task_type="list", worker="sums")])
     text = write_plan(workflow, "Sort it.", "whole").text
     end = model.tokenizer.eos_token_id
 
-    def writes(ids: list[int]) -> None:
-        logits = torch.full((len(ids) + 1, 257), -1e9)
-        for i, token in enumerate(ids):
-            logits[i, token] = 0
-        logits[len(ids), end] = 0
-        step = iter(logits)
-        monkeypatch.setattr(model, "_choose", lambda: lambda rows, written, given: next(step).expand_as(given).clone())
+    def read(ids: list[int]) -> Plan:
+        written = torch.tensor([*ids, end])
+        return model.read(
+            TASKS[0].instruction, torch.tensor([1]), Completion(written, torch.zeros(len(written)), True), sampled=False
+        )
 
     ids = model.tokenizer(text).input_ids
-    writes(ids)
-    (plan,) = model.plan(TASKS[:1])
+    plan = read(ids)
     assert plan.workflow.subtasks[0].instruction == "Sort it"
     assert plan.workflow.subtasks[0].span == (0, 7)
     assert plan.raw_valid
-    writes(ids[:-2])
-    (plan,) = model.plan(TASKS[:1])
+    plan = read(ids[:-2])
     assert plan.workflow is not None
     assert not plan.raw_valid
-    writes([])
-    (plan,) = model.plan(TASKS[:1])
+    plan = read([])
     assert plan.decisions.completion.tolist() == [end]
     assert "no subtask" in plan.error
 
@@ -199,18 +121,6 @@ def test_logits_along_completions_do_not_depend_on_the_batch():
         first = len(prompts[row]) - 1
         alone = model(input_ids=whole).logits[0, first:-1]
         torch.testing.assert_close(together[row, : len(alone)], alone, atol=1e-5, rtol=0)
-
-
-def test_impossible_parents_are_the_step_itself_and_all_later_ones():
-    """Known answers, on uniform logits over 257 tokens with one token per digit; "1" also begins "10", "11", ..."""
-    impossible = ImpossibleParents(tiny_tokenizer(), 12, 257)
-    masses = impossible.masses(torch.zeros(3, 257), [1, 8, 0], [False, True, False])
-    # after step 1: the ids 2 to 12 begin with 2 ... 9, "1" begins a possible one; after 8: 9 alone; step 0: 1 ... 9
-    torch.testing.assert_close(masses * 257, torch.tensor([8.0, 1.0, 9.0]))
-    digits = tiny_tokenizer()("12", add_special_tokens=False).input_ids
-    sure = torch.full((2, 257), -100.0)
-    sure[0, digits[0]] = sure[1, digits[1]] = 100.0
-    torch.testing.assert_close(impossible.masses(sure, [1, 1], [False, False]), torch.tensor([0.0, 1.0]))
 
 
 def test_a_learned_vocabulary_has_a_token_for_every_choice():
@@ -294,37 +204,6 @@ def test_with_adapters_the_reference_is_where_training_began(folder):
     assert bare.reference() is None
 
 
-def test_what_cannot_be_opened_says_what_to_do(folder, tmp_path):
-    settings = config(folder)
-    first, *_ = settings.workers.pool.items()
-    smaller = settings.workers.model_copy(update={"pool": dict([first])})
-    (tmp_path / "empty").mkdir()
-    for model, said in (
-        (config("tiny"), "`tiny` knows nothing before phase 1"),
-        (config(tmp_path / "empty"), "cannot load"),
-    ):
-        with pytest.raises(UserError, match=said):
-            open_language_planner(model.planner, model.workers)
-    with pytest.raises(ValueError, match="needs adapters"):
-        config(folder, load_in_4bit=True)
-    with pytest.raises(ValueError, match="random weights"):
-        config("tiny", lora={"rank": 2})
-    with pytest.raises(UserError, match="no planner's folder"):
-        load_planner(tmp_path / "empty", settings.planner, settings.workers)
-    (tmp_path / "empty" / "orchestai.json").write_text("{}")
-    with pytest.raises(UserError, match="not written by this version"):
-        load_planner(tmp_path / "empty", settings.planner, settings.workers)
-    digests.write_sums(tmp_path / "empty")
-    with pytest.raises(UserError, match="not a planner of this program"):
-        load_planner(tmp_path / "empty", settings.planner, settings.workers)
-    save_planner(tmp_path / "p", planner(folder), settings)
-    with pytest.raises(UserError, match="another pool"):
-        load_planner(tmp_path / "p", settings.planner, smaller)
-    new_pool = settings.planner.model_copy(update={"allow_new_pool": True})
-    with pytest.raises(UserError, match="without descriptions of the workers"):
-        load_planner(tmp_path / "p", new_pool, smaller)
-
-
 def test_gradient_checkpointing_changes_nothing(folder):
     decisions = [plan.decisions for plan in planner(folder).plan(TASKS)]
     gradients = []
@@ -354,15 +233,3 @@ def test_candidates_are_the_greedy_plan_and_samples_which_are_always_the_same(fo
     assert [texts[0] for texts in together] == greedy
     assert len({text for texts in together for text in texts}) == 6
     assert several.plan(TASKS, sample=sample([0, 1]))[0].logp is not None
-
-
-def test_constrained_plans_are_plans(folder):
-    """A random model can write nothing else, and names earlier steps alone; it may only be cut off."""
-    pytest.importorskip("xgrammar")
-    model = planner(folder, constrained=True, max_new_tokens=600)
-    torch.manual_seed(0)
-    for plan in model.plan(TASKS):
-        text = model.tokenizer.decode(plan.decisions.completion)
-        assert text.startswith('{"subtasks":[{"id":1,"instruction":"')
-        if plan.workflow is not None and plan.decisions.completion[-1] == model.tokenizer.eos_token_id:
-            assert plan.raw_valid

@@ -9,10 +9,8 @@ from orchestai.data.training_file import save_training_data
 from orchestai.planner.base import Plan
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.planner.language.plan_text import read_plan, write_plan
-from orchestai.planner.language.prompt import describe
 from orchestai.training.supervised.tokenized_examples import tokenize
 from orchestai.training.supervised.train import train
-from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
 from support.training.language_phase1 import config
 
@@ -48,24 +46,12 @@ def test_a_plan_without_workers_is_written_and_read_back():
     assert read_plan(named, "make tea", ["words"], settings.planner).workflow == workflow
 
 
-def test_the_prompt_names_no_workers():
-    settings = config(language=BARE)
-    said = describe(settings.planner, worker_cards(settings.workers))
-    assert "worker" not in said
-    assert "depends_on" in said
-
-
 def test_every_token_is_learned_and_a_step_comes_after_what_it_needs():
     tokenized = tokenize(example("20 01"), planner(config(language=BARE)))
     assert tokenized.learned.all()
     assert [s.instruction for s in tokenized.workflow.subtasks] == ["pour", "boil water", "take a cup"]
     assert tokenized.workflow.dependencies() == [[], [0], [1]]
     assert all(slot.step > 0 for slot in tokenized.parents)
-
-
-def test_with_workers_asked_for_those_of_such_plans_are_not_learned():
-    tokenized = tokenize(example("01 12"), planner(config(language={"max_new_tokens": 256})))
-    assert not tokenized.learned.all()
 
 
 def test_given_steps_are_read_in_the_instruction():

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from orchestai.config import PlannerConfig
-from orchestai.planner.slots.decisions import IMPOSSIBLE
 from orchestai.planner.slots.heads import first_accepted
 
 LOGITS = st.lists(st.floats(-20, 20), min_size=1, max_size=40).map(torch.tensor)
@@ -29,14 +25,3 @@ def test_a_token_is_first_if_it_is_accepted_and_none_before_it(logits: torch.Ten
 def test_what_comes_later_changes_nothing(logits: torch.Tensor, later: torch.Tensor) -> None:
     both = first_accepted(torch.cat([logits, later]))
     torch.testing.assert_close(both[: len(logits)], first_accepted(logits), atol=1e-5, rtol=1e-5)
-
-
-def test_impossible_tokens_are_passed_over() -> None:
-    logits = torch.tensor([IMPOSSIBLE, 0.0, IMPOSSIBLE, 0.0])
-    assert first_accepted(logits)[[1, 3]].exp().tolist() == pytest.approx([0.5, 0.25])
-    assert (first_accepted(logits)[[0, 2]] <= IMPOSSIBLE).all()
-
-
-def test_steps_in_any_order_have_no_left_and_right() -> None:
-    with pytest.raises(ValidationError, match=r"any_length.*overlapping_spans"):
-        PlannerConfig(any_length=True, overlapping_spans=True)

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from orchestai.config import PlannerConfig
-from orchestai.planner.slots.beam_search import Beams
 from orchestai.planner.slots.dag import likeliest_edges
 from orchestai.planner.slots.decisions import DecisionBatch
+from orchestai.planner.slots.decoder import Beams
 from orchestai.planner.slots.encoders.encoder import TextEncoder
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.reader import InstructionMemory

@@ -43,14 +43,6 @@ def test_padding_and_plans_with_a_step_of_unknown_place_teach_nothing() -> None:
     assert loss(-certain(), torch.tensor([[[0, 8], [IGNORE, IGNORE]]])) == 0
 
 
-def test_a_plan_that_is_not_counted_does_not_dilute_the_others() -> None:
-    wrong = certain()
-    wrong[0, 3, 0] = 20.0
-    outputs = PlannerOutputs(boundaries=wrong.repeat(2, 1, 1), token_offsets=OFFSETS.repeat(2, 1, 1))  # type: ignore[typeddict-item]
-    spans = torch.cat([SPANS, torch.full_like(SPANS, IGNORE)])
-    assert boundary_cross_entropy(outputs, spans, STEPS.repeat(2, 1)).item() == pytest.approx(20.0 / 2)
-
-
 def test_there_is_more_as_long_as_words_may_begin_where_tokens_are_free() -> None:
     free = torch.tensor([[[True] * 5, [False, False, False, True, True], [False] * 5]])
     more = Boundaries(4).more(certain(), free)[0].tolist()

@@ -33,15 +33,6 @@ def test_its_mean_is_the_share_of_right_plans() -> None:
     torch.testing.assert_close(confidence(features).mean(), right.float().mean(), atol=1e-3, rtol=0)
 
 
-def test_all_right_and_a_feature_that_never_changes_are_no_trouble() -> None:
-    confidence = PlanConfidence()
-    features = torch.ones(50, 6)
-    confidence.fit(features, torch.ones(50, dtype=torch.bool))
-    assert confidence.is_known
-    assert torch.isfinite(confidence(features)).all()
-    torch.testing.assert_close(confidence(features), torch.full((50,), 51 / 52), atol=1e-4, rtol=0)
-
-
 def test_what_is_nearly_sure_is_told_from_what_is_unsure_though_both_are_learned_at_once() -> None:
     """A suite whose plans are right in 98 of 100 was thought right in 91 beside styles of whose plans a third is."""
     generator = torch.Generator().manual_seed(5)
@@ -53,16 +44,6 @@ def test_what_is_nearly_sure_is_told_from_what_is_unsure_though_both_are_learned
     found = confidence(features)
     for part in (slice(400), slice(400, 800)):
         assert (found[part].mean() - chance[part].mean()).abs() < 0.03
-
-
-def test_no_doubt_ever_speaks_for_a_plan() -> None:
-    """Where nearly all plans are right, chance says that some doubt helps; and far away that would be certainty."""
-    confidence = PlanConfidence()
-    features, right, _ = sample(400, 4)
-    confidence.fit(features, ~right)
-    far = features[:1].repeat(2, 1)
-    far[1, :4] += 100.0
-    assert confidence(far)[1] <= confidence(far)[0]
 
 
 def test_nobody_knows_it_before_enough_plans_were_judged() -> None:

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
 from orchestai.planner.slots.dag import acyclicity, likeliest_edges
-from orchestai.planner.slots.finish import is_acyclic, repair
+from orchestai.planner.slots.decoding_rules import is_acyclic, repair
 
 
 def penalty(graph: Tensor, steps: int | None = None) -> Tensor:
@@ -40,25 +40,27 @@ adjacencies = st.integers(1, 8).flatmap(lambda n: hnp.arrays(bool, (n, n))).map(
         (edges(3), 0.0),
         (edges(4, (0, 1), (0, 2), (1, 3), (2, 3)), 0.0),
         (edges(3, (1, 1), p=0.25), 0.25),
-        (edges(2, (0, 1), (1, 0), p=0.5), 2 * math.log(1 + 0.25 / 2)),  # tr(Q^2) / 2! = 0.25
-        (edges(3, (0, 1), (1, 2), (2, 0)), 3 * math.log(1 + 0.5 / 3)),  # tr(Q^3) / 3! = 0.5
+        (edges(2, (0, 1), (1, 0), p=0.5), 2 * math.log(1 + 0.25 / 2)),  # tr(Q^2) / 2 = 0.25
+        (edges(3, (0, 1), (1, 2), (2, 0)), 3 * math.log(1 + 1 / 3)),  # tr(Q^3) / 3 = 1
     ],
 )
 def test_known_values(graph, expected):
     assert penalty(graph).item() == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize("length", range(2, 11))
+def test_a_certain_cycle_of_any_length_weighs_about_as_much(length):
+    cycle = edges(10, *((i, (i + 1) % length) for i in range(length))).requires_grad_()
+    value = penalty(cycle)
+    value.backward()
+    assert 0.9 < value < 2.1
+    assert cycle.grad[0, 1] > 0.8
+
+
 def test_gradient_equals_finite_differences():
     graph = torch.rand(2, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
     mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     assert torch.autograd.gradcheck(lambda p: acyclicity(p, mask), (graph,))
-
-
-def test_gradient_at_zero_is_there_for_self_loops_and_only_for_them():
-    """A lone edge closes no cycle, a lone self-loop does; with squared weights, neither would have a gradient."""
-    graph = torch.zeros(4, 4, dtype=torch.float64, requires_grad=True)
-    penalty(graph).backward()
-    assert torch.equal(graph.grad, torch.eye(4, dtype=torch.float64))
 
 
 def test_gradient_pushes_against_the_edge_that_would_close_a_cycle():
@@ -77,11 +79,6 @@ def test_dense_graphs_stay_finite_and_their_gradients_small(n):
     assert torch.isfinite(value)
     assert torch.isfinite(graph.grad).all()
     assert graph.grad.max() < 2
-
-
-def test_steps_that_do_not_exist_change_nothing():
-    graph = torch.rand(6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    assert penalty(graph, steps=3).item() == pytest.approx(penalty(graph[:3, :3]).item(), rel=1e-12)
 
 
 @given(graphs)
@@ -108,17 +105,6 @@ def test_repair_gives_a_dag_to_which_no_wanted_edge_can_be_added(probabilities):
         with_edge = decoded.copy()
         with_edge[i, j] = True
         assert not is_acyclic(with_edge)
-
-
-@given(adjacencies)
-def test_a_dag_is_not_repaired(adjacency):
-    dag = adjacency.triu(1).numpy()
-    assert np.array_equal(repair(dag, np.random.default_rng(0).random(dag.shape)), dag)
-
-
-def test_repair_drops_the_least_likely_edge_of_a_cycle():
-    odds = (edges(3, (0, 1), (1, 2), p=0.9) + edges(3, (2, 0), p=0.6)).numpy()
-    assert np.argwhere(repair(odds > 0.5, odds)).tolist() == [[0, 1], [1, 2]]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -12,13 +12,6 @@ def tokens(text: str) -> np.ndarray:
     return np.array([(i, i + 1) for i in range(len(text))])
 
 
-def pieces(text: str) -> set[str]:
-    """The texts between a possible beginning and the next possible end."""
-    begin, end = word_edges(text, tokens(text)).T
-    ends = np.flatnonzero(end).tolist()
-    return {text[start : next(e for e in ends if e >= start) + 1] for start in np.flatnonzero(begin).tolist()}
-
-
 def plan(text: str, *steps: tuple[str, tuple[int, ...]]) -> Workflow:
     made = []
     for number, (words, parents) in enumerate(steps, start=1):
@@ -44,17 +37,6 @@ def test_no_step_begins_inside_a_word_a_number_a_quotation_or_code(text: str, in
     start = text.index(inside)
     assert not begin[start]
     assert not end[start - 1]
-
-
-def test_punctuation_around_words_may_stay_outside() -> None:
-    assert {"Sort", "(reverse", "reverse", "it", "them"} <= pieces("Sort (reverse it), them.")
-
-
-def test_there_is_always_a_beginning_and_an_end() -> None:
-    for text in ('"', "`unclosed code", "漢字だけの文", "'"):
-        begin, end = word_edges(text, tokens(text)).T
-        assert begin.any()
-        assert end.any()
 
 
 def test_a_plan_of_one_step_is_the_whole_instruction() -> None:

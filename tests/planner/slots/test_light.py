@@ -9,7 +9,7 @@ import pytest
 from orchestai.config import Config
 from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.slots.light import open_light_base
-from orchestai.tasks.instructions.suite import held_out_instructions
+from orchestai.tasks.instructions import held_out_instructions
 from orchestai.workers.pool import worker_cards
 
 POOL = {

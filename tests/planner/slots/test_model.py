@@ -10,13 +10,12 @@ import torch
 from torch.nn import functional as F
 
 from orchestai.config import PlannerConfig
-from orchestai.errors import UserError
 from orchestai.planner.slots.decisions import Chooser, SlotLayout
+from orchestai.planner.slots.decoding_rules import is_acyclic
 from orchestai.planner.slots.encoders.encoder import TextEncoder
-from orchestai.planner.slots.finish import is_acyclic
 from orchestai.planner.slots.layers import _kept_angles
-from orchestai.planner.slots.model import PlannerModel, card_features
-from orchestai.planner.slots.targets import IGNORE, NO_WORKER, token_spans
+from orchestai.planner.slots.model import PlannerModel
+from orchestai.planner.slots.targets import IGNORE, NO_WORKER
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import clean
 from orchestai.types import Decisions, SampleSpec
@@ -128,14 +127,6 @@ def test_a_sample_depends_on_its_seed_alone(planner):
     assert len({str(planner.plan([TASKS[1]], sample=spec(seed))[0].workflow) for seed in range(10)}) > 5
 
 
-def test_what_is_not_explored_is_greedy(planner):
-    greedy = planner.plan(TASKS)
-    sampled = planner.plan(TASKS, sample=spec(1, 2, 3, explore=frozenset({"worker", "fallback"})))
-    for plan, best in zip(sampled, greedy, strict=True):
-        for name in ("spans", "types", "edges"):
-            assert torch.equal(getattr(plan.decisions, name), getattr(best.decisions, name))
-
-
 def test_samples_come_as_often_as_their_probabilities_say():
     logits, layout, rows = torch.tensor([1.0, -1e9, 0.0, 2.0]), SlotLayout(2, 0), 4000
     chooser = Chooser(spec(*range(rows), temperature=2.0), rows, layout, torch.device("cpu"))
@@ -169,14 +160,6 @@ def test_every_sampled_plan_is_a_workflow_of_the_instructions_own_words(planner)
             assert set(asked) <= names
 
 
-def test_a_task_that_cannot_be_read_gets_no_workflow_and_spoils_no_other(planner):
-    plans = planner.plan([task("word " * 200), TASKS[2], task(" ")])
-    assert [plan.workflow is None for plan in plans] == [True, False, True]
-    assert "202 tokens, but planner.max_tokens is 128" in plans[0].error
-    assert "empty" in plans[2].error
-    assert plans[1].workflow == planner.plan([TASKS[2]])[0].workflow
-
-
 def test_planning_is_without_dropout_and_leaves_the_mode_alone(encoder):
     torch.manual_seed(0)
     planner = PlannerModel(CONFIG.model_copy(update={"dropout": 0.5}), CARDS, encoder).train()
@@ -197,24 +180,9 @@ def test_the_pool_is_no_part_of_the_weights(planner, encoder):
     assert all(plan.workflow is not None for plan in larger.plan(TASKS, sample=spec(1, 2, 3)))
 
 
-def test_a_card_says_whether_its_worker_asks_a_language_model(encoder):
-    """In the last place, where checkpoints of before there were more than two kinds of workers look for it."""
-    features = card_features(CARDS, encoder)
-    assert features.shape == (3, encoder.width + 2)
-    assert features[:, -1].tolist() == [0.0, 0.0, 1.0]
-
-
-def test_a_pool_of_one_leaves_no_choice_of_workers(encoder):
-    planner = PlannerModel(CONFIG, CARDS[:1], encoder)
-    workers = frozenset({"worker", "fallback"})
-    plan = planner.plan(TASKS[:1], sample=spec(0, explore=workers))[0]
-    assert all(subtask.workers == ("greedy",) for subtask in plan.workflow.subtasks)
-    assert not planner.score(TASKS[:1], [plan.decisions], explore=workers, temperature=1.0).mask.any()
-
-
 def test_every_parameter_learns_from_scores_and_values(planner):
     """All but the numbers of parents: edges are sampled one by one, and greedy plans alone count them."""
-    planner.learn_only(EVERYTHING, preferences=True)
+    planner.learn_only(EVERYTHING)
     plans = planner.plan(TASKS, sample=spec(3, 4, 5))
     scores = planner.score(TASKS, [plan.decisions for plan in plans], explore=EVERYTHING, temperature=1.0)
     (scores.logp.sum() + scores.value.sum() + scores.entropy.sum()).backward()
@@ -307,12 +275,6 @@ def test_padding_and_unknown_targets_change_no_loss(planner):
         assert loss.item() == pytest.approx(wide[name].item(), rel=1e-5), name
 
 
-def test_characters_become_the_tokens_that_hold_them():
-    offsets = torch.tensor([[[0, 4], [5, 9], [9, 10], [0, 0]]])
-    spans = torch.tensor([[[0, 4], [5, 10], [2, 7], [IGNORE, IGNORE]]])
-    assert token_spans(spans, offsets)[0].tolist() == [[0, 0], [1, 2], [0, 1], [IGNORE, IGNORE]]
-
-
 def test_the_encoder_reads_a_text_alike_alone_and_among_others(encoder):
     fresh = TextEncoder("minilm", CONFIG.max_tokens)
     for first, second in itertools.pairwise(INSTRUCTIONS):
@@ -322,12 +284,3 @@ def test_the_encoder_reads_a_text_alike_alone_and_among_others(encoder):
     words = [INSTRUCTIONS[0][start:end] for start, end in text.offsets.tolist()]
     assert words[:5] == ["Split", "it", "into", "words", "("]
     assert text.features.shape == (len(words), encoder.width)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"), [("", "the text is empty"), ("many words " * 100, "planner.max_tokens is 128")]
-)
-def test_a_card_that_cannot_be_read_is_named(encoder, text, said):
-    """It ended every command in a traceback."""
-    with pytest.raises(UserError, match=rf"workers\.pool\.odd\.card: .*{said}"):
-        card_features([*CARDS, WorkerCard("odd", text, 1e-5, "model")], encoder)

@@ -10,7 +10,6 @@ import torch
 from orchestai.config import PlannerConfig
 from orchestai.planner.slots.encoders.encoder import TextEncoder
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.planner.slots.targets import PlanTargets
 from orchestai.tasks.task import Task
 from orchestai.types import SampleSpec
 from orchestai.workers.base import WorkerCard
@@ -60,20 +59,3 @@ def test_a_text_without_words_left_ends_the_plan(encoder: TextEncoder) -> None:
     assert all(len(plan.workflow) <= words[task.task_id] for task, plan in zip(TASKS, plans, strict=True))
     scores = one.score(TASKS, [plan.decisions for plan in plans], explore=EVERYTHING, temperature=5.0)
     torch.testing.assert_close(scores.logp, torch.stack([plan.logp for plan in plans]), atol=1e-5, rtol=0)
-
-
-def test_plans_of_one_step_are_learned(encoder: TextEncoder) -> None:
-    """No decision to stop exists then, whose mean loss would be a division by nothing."""
-    one = planner(encoder, max_subtasks=1)
-    targets = PlanTargets(lengths=torch.tensor([1]), spans=torch.tensor([[[0, 3]]]), task_types=torch.tensor([[0]]))
-    losses = one.compute_supervised_loss(one(TEXTS[:1], targets), targets, 0.3)
-    assert torch.isfinite(losses["total_loss"])
-    losses["total_loss"].backward()
-
-
-def test_steps_that_share_words_can_be_learned_nonetheless(encoder: TextEncoder) -> None:
-    """Data of others may have such; the loss stays that of a choice among few."""
-    one = planner(encoder)
-    spans = torch.tensor([[[0, 8], [4, 8], [0, 8]]])
-    targets = PlanTargets(lengths=torch.tensor([3]), spans=spans, task_types=torch.tensor([[0, 0, 0]]))
-    assert one.compute_supervised_loss(one(TEXTS[:1], targets), targets, 0.3)["total_loss"] < 50

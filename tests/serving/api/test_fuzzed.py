@@ -15,7 +15,7 @@ import pytest
 from orchestai.serving.store import NO_KEY, Database, ServedRuns
 from support.models.model_server import model_server
 from support.serving.fuzzed import FEEDBACK, fuzzed
-from support.serving.served import functions, models, serving, settings
+from support.serving.served import models, serving, settings
 
 REQUESTS = 120
 KEY = "sk-worker-0123456789"
@@ -65,17 +65,6 @@ NUL: dict[str, tuple[str, dict[str, Any], int]] = {
     ),
 }
 """What is said, where, and the status of the reply."""
-
-
-def test_a_nul_character_is_refused_or_kept_where_postgresql_has_no_text_with_one(url: str) -> None:
-    """Ids and feedback with one got a 500."""
-    config = settings({"pool": functions("good")}, ("good",), serving={"database": url})
-    with Database.open(url) as database:
-        ServedRuns(database).put(FEEDBACK["run_id"], NO_KEY, None, {})
-    with serving(config) as served:
-        statuses = {case: served.client.post(path, json=body).status_code for case, (path, body, _) in NUL.items()}
-        assert statuses == {case: status for case, (_, _, status) in NUL.items()}
-        assert served.client.get("/v1/runs/a%00b").status_code == 404
 
 
 def is_error(reply: httpx2.Response) -> bool:

@@ -84,7 +84,3 @@ def test_a_stream(served: Served) -> None:
 def test_what_is_not_supported_is_refused_by_name(served: Served, more: dict[str, Any], param: str, code: str) -> None:
     error = ask(served, **more).json()["error"]
     assert (error["param"], error["code"]) == (param, code)
-
-
-def test_a_failure(served: Served) -> None:
-    assert ask(served, model="worker:failing").status_code == 502

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 
-import pytest
-
-from orchestai import Orchestrator
-from orchestai.errors import UserError
-from orchestai.serving.api.server import listen, serve
-from support.serving.served import functions, settings
+from orchestai.serving.api.server import listen
 
 
 async def test_replies_are_sent_at_once() -> None:
@@ -29,13 +23,3 @@ async def test_replies_are_sent_at_once() -> None:
             _, writer = await asyncio.open_connection(*listening.getsockname())
             assert await asyncio.wait_for(delays, 10)
             writer.close()
-
-
-def test_a_server_that_refuses_to_start_says_why_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
-    """It logged a traceback of forty lines, as if it had broken down."""
-    caplog.set_level(logging.INFO)
-    config = settings({"pool": functions("good")}, serving={"host": "0.0.0.0", "port": 0})
-    with pytest.raises(UserError, match="strangers could have programs run"):
-        serve(Orchestrator.open(None, config, log=None))
-    assert "Application startup failed" in caplog.text
-    assert "Traceback" not in caplog.text

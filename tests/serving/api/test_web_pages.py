@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from orchestai.serving.api.caller import refuse_web_pages
 from orchestai.serving.api.errors import ApiError
-from orchestai.serving.api.web_pages import refuse_web_pages
-from support.serving.served import functions, serving, settings
 
 
 @pytest.mark.parametrize(
@@ -39,15 +38,3 @@ def test_pages_from_elsewhere_are_not(headers: dict[str, str], named: str) -> No
         refuse_web_pages(headers)
     assert (refused.value.status, refused.value.code) == (403, "foreign_page")
     assert refused.value.message.startswith(named)
-
-
-@pytest.mark.parametrize(("require_keys", "status"), [(None, 403), (False, 200)])
-def test_where_no_key_is_needed_pages_are_refused_unless_everybody_is_let_in(
-    require_keys: bool | None, status: int
-) -> None:
-    config = settings({"pool": functions("good")}, serving={"require_keys": require_keys})
-    with serving(config) as served:
-        body = {"model": "orchestai", "messages": [{"role": "user", "content": "Hi."}]}
-        page = {"origin": "https://elsewhere.example", "content-type": "text/plain"}
-        assert served.client.post("/v1/chat/completions", json=body, headers=page).status_code == status
-        assert served.client.get("/healthz", headers=page).status_code == 200

@@ -13,7 +13,6 @@ import torch
 from orchestai import Orchestrator
 from orchestai.config import Config
 from orchestai.data.training_file import load_training_data
-from orchestai.errors import UserError
 from orchestai.planner.checkpoint import save_planner
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.serving.improvement.improve import Improvement
@@ -123,15 +122,3 @@ async def test_served_successes_make_a_better_planner(server: ModelServer, tmp_p
     aside = {text for text in INSTRUCTIONS if part_of(text, config.tasks) == "test"}
     assert lineage.trial.difference.n == len(aside)
     assert not learned & aside
-
-
-async def test_without_feedback_there_is_no_candidate(server: ModelServer, tmp_path: Path) -> None:
-    config, registry = settings(server.url), PlannerRegistry(tmp_path / "planners")
-    (tmp_path / "logs").mkdir()
-    with pytest.raises(UserError, match="no planner serves"):
-        await Improvement(config, tmp_path / "logs", {}, registry, tmp_path / "work").run()
-    save_planner(tmp_path / "a.pth", PlannerModel(config.planner, worker_cards(config.workers)), config)
-    registry.add(tmp_path / "a.pth")
-    said = {"run-elsewhere": Feedback(answer="right")}
-    with pytest.raises(UserError, match=r"gather more feedback.*1, it has no line in this log"):
-        await Improvement(config, tmp_path / "logs", said, registry, tmp_path / "work").run()

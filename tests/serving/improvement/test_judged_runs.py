@@ -10,9 +10,8 @@ from orchestai.execution.log import read_log
 from orchestai.execution.result import Attempt
 from orchestai.serving.improvement.judged_runs import SUITE, JudgedRuns, judged_runs
 from orchestai.serving.store import Feedback
-from orchestai.tasks.dialogue import Dialogue, Message, ToolCall
+from orchestai.tasks.dialogue import ToolCall
 from orchestai.tasks.splits import part_of
-from orchestai.workflow import Workflow
 from support.serving.contract_workers import PRICE
 
 ADDER = "Write `task_func(a, b)`, which adds two numbers."
@@ -74,12 +73,6 @@ async def test_what_can_be_judged_again_is_a_task(tmp_path: Path) -> None:
     assert {record.split for record in judged.records} <= {"train", "validation", "test"}
 
 
-async def test_tests_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
-    judged = await served(tmp_path, {ADDER: Feedback(tests="assert (")})
-    assert judged.left_out["its tests cannot be read: SyntaxError"] == 1
-    assert not judged.records
-
-
 async def test_what_says_nothing_of_an_answer_is_counted_and_teaches_nothing(tmp_path: Path) -> None:
     """A call of a client's tool is no wrong answer, nor is one of which `serving.redact` has let nothing be kept."""
     judged = await served(tmp_path / "redacted", {"An answer.": Feedback(answer=""), ADDER: Feedback(tests="")})
@@ -98,23 +91,6 @@ async def test_what_says_nothing_of_an_answer_is_counted_and_teaches_nothing(tmp
         judged = await judged_runs(records, said, config.tasks, orchestrator._require_open().sandbox)
     assert judged.left_out == {"it called a client's tool before it answered": 1, "it has no line in this log": 1}
     assert not judged.records
-
-
-async def test_what_others_cannot_answer_is_no_task_and_half_a_run_no_plan(tmp_path: Path) -> None:
-    """Workers are replayed without the conversation, and a resumed step is not what the instruction was split into."""
-    config = one_worker()
-    earlier = (Message(role="user", content="Name a town."), Message(role="assistant", content="Oslo."))
-    async with Orchestrator.open(None, config, log=tmp_path) as orchestrator:
-        talked = await orchestrator.run("And its river?", answer="text", dialogue=Dialogue(earlier=earlier))
-        told = Dialogue(earlier=(Message(role="system", content="Be brief."),))
-        plain = await orchestrator.run("Name a river.", answer="text", dialogue=told)
-        step = Workflow([{"id": "2", "instruction": "Say it.", "worker": "good"}])
-        resumed = await orchestrator.run("Find a town. Say it.", answer="text", workflow=step)
-        said = {run.receipt.run_id: Feedback(answer="x") for run in (talked, plain, resumed)}
-        judged = await judged_runs(read_log(tmp_path).records, said, config.tasks, orchestrator._require_open().sandbox)
-    assert [record.instruction for record in judged.records] == ["And its river?", "Name a river."]
-    assert [task.instruction for task in judged.tasks] == ["Name a river."]
-    assert judged.left_out == {"it resumed a step of another run": 1}
 
 
 def test_parts_depend_on_the_words_alone() -> None:

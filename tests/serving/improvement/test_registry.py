@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestai.cli.serving.improve import _report
 from orchestai.errors import UserError
-from orchestai.serving.improvement.registry import Lineage, Measured, PlannerRegistry, Trial
-from orchestai.serving.improvement.succession import registry_of, serving_checkpoint
+from orchestai.serving.improvement.registry import (
+    Measured,
+    PlannerRegistry,
+    Trial,
+    registry_of,
+    serving_checkpoint,
+)
 
 
 def checkpoint(folder: Path, content: str) -> Path:
@@ -62,19 +66,6 @@ def test_one_that_may_be_no_better_is_not(
         registry.promote(lineage.version)
 
 
-def test_one_that_was_compared_with_another_is_not(registry: PlannerRegistry, tmp_path: Path) -> None:
-    """Better than what served once says nothing of what serves now."""
-    for name in ("second", "third"):
-        registry.add(checkpoint(tmp_path, name), parent=1, trial=trial(0.01, 0.1))
-    registry.promote(2)
-    with pytest.raises(UserError, match="not compared with version 2"):
-        registry.promote(3)
-    with pytest.raises(UserError, match="serves already"):
-        registry.promote(2)
-    with pytest.raises(UserError, match="no version 9"):
-        registry.promote(9)
-
-
 def test_an_interrupted_addition_leaves_nothing(registry: PlannerRegistry, tmp_path: Path) -> None:
     with pytest.raises(UserError):
         registry.add(tmp_path / "nothing.pth")
@@ -82,10 +73,3 @@ def test_an_interrupted_addition_leaves_nothing(registry: PlannerRegistry, tmp_p
     (registry.folder / "current.json").write_text(json.dumps({"version": "x"}))
     with pytest.raises(UserError, match=r"current\.json: damaged"):
         registry.promote(1)
-
-
-def test_what_improve_prints_says_why_runs_were_left_out() -> None:
-    """Feedback from which nothing was learned would not be missed."""
-    learned = {"runs": 9, "succeeded": 5, "phase2_tasks": 0, "left_out": {"it was interrupted": 3}}
-    lineage = Lineage(version=2, parent=1, made_at="", fingerprint="", learned=learned, trial=trial(0.1, 0.2))
-    assert "left out: 3, it was interrupted" in _report(lineage)

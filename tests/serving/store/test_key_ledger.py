@@ -79,44 +79,6 @@ async def test_a_run_that_goes_on_after_midnight_is_paid_by_the_day_it_began_on(
     database.close()
 
 
-async def test_a_key_without_a_limit_has_no_end_and_a_revoked_one_nothing(url: str) -> None:
-    database, ledger = opened(url, None)
-    async with await ledger.reserve(pico(1e6)) as reservation:
-        KeyStore(database).revoke("alice")
-        with pytest.raises(InsufficientFundsError, match="0 USD"):
-            await reservation.extend(1)
-    with pytest.raises(InsufficientFundsError):
-        await ledger.reserve(1)
-    database.close()
-
-
-async def test_a_run_that_was_refused_much_may_still_reserve_less(url: str) -> None:
-    """A plan loses its dear workers one by one."""
-    database, ledger = opened(url)
-    async with await ledger.reserve(0) as reservation:
-        with pytest.raises(InsufficientFundsError, match="1 USD"):
-            await reservation.extend(pico(1.1))
-        assert sums(database) == (0, 0)
-        await reservation.extend(pico(0.4))
-        assert sums(database) == (pico(0.4), 0)
-    assert sums(database) == (0, 0)
-    database.close()
-
-
-async def test_a_run_that_is_cancelled_while_it_reserves_holds_nothing(url: str) -> None:
-    database, ledger = opened(url)
-    for pause in [0.0, 0.0005, 0.001, 0.002, 0.005] * 4:
-        reserving = asyncio.ensure_future(ledger.reserve(pico(0.5)))
-        await asyncio.sleep(pause)
-        reserving.cancel()
-        (outcome,) = await asyncio.gather(reserving, return_exceptions=True)
-        if not isinstance(outcome, BaseException):
-            await outcome.close()
-    database.write("alice", lambda connection: None)
-    assert sums(database) == (0, 0)
-    database.close()
-
-
 async def test_what_a_dead_server_had_committed_counts_as_spent(url: str) -> None:
     """It may have been billed: to give it back would let the day be overspent. The rest goes back."""
     dead, its_ledger = opened(url)
@@ -136,21 +98,6 @@ async def test_what_a_dead_server_had_committed_counts_as_spent(url: str) -> Non
     await reservation.close()
     assert sums(database) == (0, pico(0.2)), "a server that was taken for dead changes nothing"
     database.close()
-
-
-async def test_a_server_that_was_taken_for_dead_begins_anew(url: str) -> None:
-    """A machine may stand still for longer than a lease."""
-    slow, its_ledger = opened(url)
-    lease = slow._lease
-    assert lease is not None
-    slow.write("", lambda connection: connection.exec_driver_sql("UPDATE servers SET alive_until = 0"))
-    other, _ = opened(url)
-    time.sleep(LEASE_S)
-    async with await its_ledger.reserve(pico(0.5)) as reservation:
-        time.sleep(2 * LEASE_S)
-        await reservation.commit(pico(0.5))
-    slow.close()
-    other.close()
 
 
 async def test_a_server_that_ends_in_order_leaves_nothing_reserved(url: str) -> None:

@@ -36,32 +36,3 @@ def test_a_revoked_key_is_refused_within_seconds(url: str, monkeypatch: pytest.M
         for name in ("alice", "bob"):
             with pytest.raises(UserError, match="no key of this name"):
                 store.revoke(name)
-
-
-def test_a_name_is_given_once_and_limits_are_limits(url: str) -> None:
-    """Runs, feedback and money are kept by name: a second owner would see the first's."""
-    with Database.open(url) as database:
-        store = KeyStore(database)
-        store.add("alice")
-        store.revoke("alice")
-        with pytest.raises(UserError, match="already, or was"):
-            store.add("alice")
-        for wrong in ({"usd_per_day": -1.0}, {"usd_per_day": float("nan")}, {"requests_per_minute": 0}):
-            with pytest.raises(UserError, match="limit"):
-                store.add("bob", **wrong)  # type: ignore[arg-type]
-        with pytest.raises(UserError, match="name"):
-            store.add(" ")
-
-
-def test_tables_of_another_version_are_refused(url: str) -> None:
-    with Database.open(url) as database:
-        database.write("", lambda connection: connection.exec_driver_sql("UPDATE schema_version SET version = 99"))
-    with pytest.raises(UserError, match="version 99"):
-        Database.open(url)
-
-
-def test_an_address_that_is_none_is_refused_without_its_password() -> None:
-    for wrong in ("somewhere", "mysql://u:geheim@h/d", "sqlite://", "postgresql+psycopg://u:geheim@127.0.0.1:9/d"):
-        with pytest.raises(UserError, match="database") as caught:
-            Database.open(wrong)
-        assert "geheim" not in str(caught.value)

@@ -20,7 +20,7 @@ from orchestai.serving.store import (
     ServedRuns,
     TooManyRequestsError,
 )
-from orchestai.serving.store.retention import forget_runs, forget_settled
+from orchestai.serving.store.served_runs import forget_runs, forget_settled
 from orchestai.serving.store.tables import reservations, served
 
 
@@ -38,15 +38,6 @@ def test_a_run_is_seen_by_its_owner_alone(url: str) -> None:
         assert runs.get("run-1", "bob") is None
         with pytest.raises(UserError, match="take another"):
             runs.begin("run-1", "bob")
-
-
-def test_a_run_whose_server_died_is_lost_not_forgotten(url: str) -> None:
-    with Database.open(url, lease_s=5) as database:
-        ServedRuns(database).begin("run-1", "alice")
-    with Database.open(url, lease_s=5) as database:
-        run = ServedRuns(database).get("run-1", "alice")
-        assert run is not None
-        assert run.status == "lost"
 
 
 def test_feedback_is_of_ones_own_runs_and_the_last_counts(url: str) -> None:

@@ -6,9 +6,11 @@ import json
 import os
 import signal
 import sys
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+from orchestai.agents.conversation import BudgetExceededError
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.agents.workflow import AgentWorkflow, AttemptContext
 from orchestai.config.agents import AgentConfig
@@ -78,18 +80,16 @@ class Graded(Talk):
         return context.episode(given if self.args.announced else {**given, "polite": 1.0})
 
 
-class Stranger(Talk):
-    """Begins a role that it does not have."""
+class Spender(Talk):
+    """Is wrong, which is worth -1; every second attempt at a task spends its budget."""
 
     async def run(self, task: Task, context: AttemptContext) -> Episode:
-        return context.episode(float((await context.conversation("pilot").ask("?")).ended))
+        await context.conversation("caller").ask(task.instruction)
+        if next(self._attempts) % 2:
+            raise BudgetExceededError("nothing is left")
+        return context.episode(-1.0)
 
-
-class Bare(Talk):
-    """Forgets the episode."""
-
-    async def run(self, task: Task, context: AttemptContext) -> Any:
-        return 1.0
+    _attempts = count()
 
 
 def settings(**changes: Any) -> AgentConfig:

@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from orchestai.serving.api.http import unless_left
+from orchestai.serving.api.errors import unless_left
 from orchestai.serving.api.server import listen
 
 PAUSE_S = 0.05

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from orchestai.config import Config
+from orchestai.sandbox import fences
+from orchestai.workers.prompting import source
 
 
 def with_tools_alone(config: Config) -> Config:
@@ -12,3 +14,8 @@ def with_tools_alone(config: Config) -> Config:
         update={"pool": pool, "models": {}, "recordings": (), "cascade": tuple(pool), "planner_model": None}
     )
     return config.model_copy(update={"workers": workers})
+
+
+def hand_on(instruction: str) -> str:
+    """The program that the instruction is."""
+    return source.with_imports(fences.fenced(instruction) or instruction)

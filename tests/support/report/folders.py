@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from orchestai.config.contract import Contract
+from orchestai.config.serving import Contract
 from orchestai.execution.contract.receipt import AskedWorker, NodeReceipt, Receipt
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import Attempt, JudgedExecution, SubtaskResult
@@ -125,7 +125,7 @@ def write_phase2(folder: Path, updates: int = 3, text: str = "") -> Path:
         for reward in (0.0, 1.0)
     ]
     _write_lines(folder / "phase2_rollouts.jsonl", attempts)
-    settings = {"training.phase2_rl.min_entropy": 0.2, "training.phase2_rl.collapse_patience": 10}
+    settings = {"training.phase2_rl.max_invalid_share": 0.2}
     (folder / "phase2.run.json").write_text(json.dumps({"command": "phase2", "seed": 0, "identity": settings}))
     return folder
 

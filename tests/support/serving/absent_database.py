@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from orchestai.serving.store.writer import Writer
+from orchestai.serving.store.database import Writer
 
 
 class Absence:

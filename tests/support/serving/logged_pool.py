@@ -35,7 +35,7 @@ def settings(**contract: object) -> Config:
 
 
 def subtask(number: int, words: str, worker: str, task_type: str = "string") -> SubtaskRecord:
-    attempt = Attempt(worker=worker, cost_usd=USD[worker], latency_ms=500, completion_tokens=3)
+    attempt = Attempt(worker=worker, cost_usd=USD.get(worker, 0.0), latency_ms=500, completion_tokens=3)
     return SubtaskRecord(
         id=str(number), instruction=words, task_type=task_type, worker=worker, status="done", attempts=(attempt,)
     )

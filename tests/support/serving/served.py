@@ -16,7 +16,7 @@ import httpx2
 from orchestai import Orchestrator
 from orchestai.config import Config
 from orchestai.degradation import Resilience
-from orchestai.execution.log_keeping import keeping
+from orchestai.execution.log import keeping
 from orchestai.serving.api.server import listen, make_server
 from orchestai.serving.redaction import text_change
 from support.serving.contract_workers import PRICE
@@ -85,11 +85,13 @@ def settings(workers: dict[str, Any], cascade: Sequence[str] = (), **sections: A
 
 
 @contextmanager
-def serving(config: Config, log: Path | None = None, tracing: Tracing | None = None) -> Iterator[Served]:
-    """A server with this configuration, until the block ends."""
+def serving(
+    config: Config, log: Path | None = None, tracing: Tracing | None = None, **waits: float
+) -> Iterator[Served]:
+    """A server with this configuration, until the block ends; `waits` are fields of `Resilience`."""
     of = config.serving
     change = text_change(of)
-    resilience = Resilience(of.planner_s, of.failures, of.rest_s, slow_s=0.2)
+    resilience = Resilience(failures=of.failures, slow_s=0.2, **waits)
     orchestrator = Orchestrator.open(None, config, log=log, resilience=resilience, keep=change and keeping(change))
     listening = listen("127.0.0.1", 0)
     server = make_server(orchestrator, tracing)

@@ -19,11 +19,9 @@ from torch.nn.functional import pad
 
 from orchestai.config import Config, LoggingConfig, Phase2Config
 from orchestai.execution.result import JudgedExecution
-from orchestai.execution.reward import RewardForm, reward_form
-from orchestai.execution.reward_reference import Reference
+from orchestai.execution.reward import Reference, RewardForm, reward_form
 from orchestai.outcome import Scored
-from orchestai.planner.base import Plan, Preferences
-from orchestai.preference import Preference
+from orchestai.planner.base import Plan
 from orchestai.storage import digests
 from orchestai.tasks.task import Task
 from orchestai.training.distributed import open_accelerator
@@ -59,21 +57,13 @@ class Bandit(nn.Module):
         self.logits = nn.Parameter(torch.zeros(KINDS, STEPS, WORKERS))
         self.values = nn.Parameter(torch.zeros(KINDS, STEPS))
 
-    def plan(
-        self, tasks: Sequence[Task], *, sample: SampleSpec | None = None, preferences: Preferences | None = None
-    ) -> list[Plan]:
-        return [
-            self._plan(task, sample, i, None if preferences is None else preferences[i]) for i, task in enumerate(tasks)
-        ]
-
-    def preferred(self, kinds: Sequence[int], preferences: Preferences) -> Tensor:
-        """(b, STEPS, WORKERS) logits; no preference changes them."""
-        return self.logits[torch.tensor(kinds)]
+    def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
+        return [self._plan(task, sample, i) for i, task in enumerate(tasks)]
 
     @torch.no_grad()
-    def _plan(self, task: Task, sample: SampleSpec | None, row: int, preference: Preference | None) -> Plan:
+    def _plan(self, task: Task, sample: SampleSpec | None, row: int) -> Plan:
         kind, n = kind_of(task), length_of(kind_of(task))
-        logits = self.preferred([kind], [preference])[0]
+        logits = self.logits[kind]
         logp = (logits / (sample.temperature if sample else 1.0)).log_softmax(-1)
         chosen = logp.argmax(-1)
         if sample is not None:
@@ -81,7 +71,7 @@ class Bandit(nn.Module):
             chosen = torch.multinomial(logp.exp(), 1, generator=generator)[:, 0]
         workflow = Workflow([Subtask(id=str(i), instruction="", worker=str(int(chosen[i]))) for i in range(n)])
         nothing = torch.zeros(0)
-        decisions = Decisions(n, nothing, nothing, chosen, torch.zeros(n, 0), nothing, preference)
+        decisions = Decisions(n, nothing, nothing, chosen, torch.zeros(n, 0), nothing)
         logp = logp.gather(-1, chosen[:, None])[:, 0] * (torch.arange(STEPS) < n)
         return Plan(workflow, True, decisions, logp)
 
@@ -90,7 +80,7 @@ class Bandit(nn.Module):
     ) -> Scores:
         kinds = [kind_of(task) for task in tasks]
         mask = torch.arange(STEPS) < torch.tensor([row.length for row in decisions])[:, None]
-        logits = self.preferred(kinds, [row.preference for row in decisions])
+        logits = self.logits[torch.tensor(kinds)]
         logp = (logits / temperature).log_softmax(-1)
         chosen = torch.stack([row.workers for row in decisions])
         return Scores(
@@ -141,9 +131,7 @@ class Speller(nn.Module):
         return ((self.base[kind] + self.adapted * self.adapter[kind]) / temperature).log_softmax(-1)
 
     @torch.no_grad()
-    def plan(
-        self, tasks: Sequence[Task], *, sample: SampleSpec | None = None, preferences: Preferences | None = None
-    ) -> list[Plan]:
+    def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
         plans = []
         for i, task in enumerate(tasks):
             logp = self._logp(kind_of(task), sample.temperature if sample else 1.0)
@@ -210,6 +198,7 @@ async def execute(task: Task, workflow: Workflow, sample: int = 0) -> JudgedExec
 def settings(**changes: Any) -> Phase2Config:
     base = {
         "alpha": 1.0,
+        "loss_type": "dapo",
         "learning_rate": 0.1,
         "num_episodes": 24 * 15,
         "tasks_per_update": 12,
@@ -241,7 +230,7 @@ def trainer(output: Path, config: Phase2Config, planner: nn.Module | None = None
     planner = planner or Bandit()
     whole = configuration(config, **changes.pop("rewards", {}))
     tasks = TaskSets(changes.pop("tasks", TASKS), changes.pop("eval_tasks", TASKS))
-    rules = LearningRules(plan_credit(config, whole.rewards), 0.2, frozenset(config.explore), config.max_invalid_share)
+    rules = LearningRules(plan_credit(config), 0.2, frozenset(config.explore), config.max_invalid_share)
     same = identity(whole.model_dump(mode="json", include={"workers"}), config, tasks.train, TASKS)
     save = changes.pop("save_policies", lambda path, facts: digests.save_torch(path, planner.state_dict()))
     reward = changes.pop("reward", None) or worth(config)

@@ -12,9 +12,9 @@ from support.training.phase2 import configuration
 
 
 def read_as_a_choice(text: str, instruction: str, workers: list[str], config: PlannerConfig) -> Read:
-    """A random model writes no plans, so its noise says whether the task or nothing is asked for."""
-    words = instruction if sum(map(ord, text)) % 2 else "Say nothing."
-    return Read(Workflow([Subtask(id="1", instruction=words, task_type="integer", worker="stdlib-search")]), True)
+    """A random model writes no plans, so its noise says which of two workers is asked, of which one can do it."""
+    worker = "stdlib-search" if sum(map(ord, text)) % 2 else "calculator"
+    return Read(Workflow([Subtask(id="1", instruction=instruction, task_type="integer", worker=worker)]), True)
 
 
 def config(folder: Path, lora: dict[str, int] | None = None, *, load_in_4bit: bool = False, **phase2: object) -> Config:

@@ -23,7 +23,7 @@ from orchestai.data.training_file import save_training_data
 from orchestai.errors import InfrastructureError
 from orchestai.lm import loading
 from orchestai.lm.causal import CausalPolicy
-from orchestai.planner.base import Plan, Preferences
+from orchestai.planner.base import Plan
 from orchestai.tasks.task import Task
 from orchestai.training.learner import Learner
 from orchestai.training.supervised.train import train as train_phase1
@@ -50,9 +50,7 @@ class Scribe(nn.Module):
             loading.add_adapter(model, LoraConfig(rank=4))
         self.policy = CausalPolicy(model, frozenset({0}), value_head=value_head)
 
-    def plan(
-        self, tasks: Sequence[Task], *, sample: SampleSpec | None = None, preferences: Preferences | None = None
-    ) -> list[Plan]:
+    def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
         prompts = [torch.tensor([60 + bandit.kind_of(task), 70, 71]) for task in tasks]
         written = self.policy.sample(
             prompts,
@@ -95,7 +93,7 @@ SETTINGS = {
 }
 RUNS: dict[str, dict[str, Any]] = {
     "GRPO": {"kl_coef": 0.1},
-    "PPO": {"algorithm": "PPO", "value_warmup_updates": 1},
+    "PPO": {"algorithm": "PPO"},
     "LoRA": {"kl_coef": 0.1, "num_iterations": 2},
 }
 

@@ -13,7 +13,6 @@ from accelerate import PartialState
 
 from orchestai.config import Config
 from orchestai.errors import UserError
-from orchestai.lm.backends.replay import Recording
 from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import save_planner
 from orchestai.planner.language.planner import LanguagePlanner
@@ -58,32 +57,29 @@ def run(config: Config, checkpoint: Path, output: Path) -> list[dict]:
     return [{key: value for key, value in row.items() if not key.startswith(CLOCK)} for row in rows]
 
 
-@pytest.mark.parametrize("on_policy", [True, False])
-def test_a_server_writes_the_plans_with_the_weights_of_each_update(checkpoint, tmp_path, on_policy):
+def test_a_server_writes_the_plans_with_the_weights_of_each_update(checkpoint, tmp_path):
     """The engine computes as the planner does, so the corrections are 1: no row was written by other weights."""
     with fake_vllm.serving(engine := fake_vllm.Engine()) as url:
         language = {"backend": "vllm_server", "vllm": {"base_url": url, "canary_tolerance": 1e-3}}
-        config = settings(tmp_path, language, on_policy=on_policy)
+        config = settings(tmp_path, language)
         assert config.training.phase2_rl.sampler_correction == "token_truncate"
         rows = [row for row in run(config, checkpoint, tmp_path / "out") if "reward" in row]
     assert len(rows) == 2
-    for i, row in enumerate(rows):
+    for row in rows:
         assert row["canary_gap"] < 1e-4
         assert row["grad_norm"] > 0
         assert row["sampler_ratio"] == pytest.approx(1, abs=1e-4)
-        assert row["max_staleness"] == (0 if on_policy else i)
     assert engine.calls == ["reload", "reset"] * 6
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("on_policy", [True, False])
-def test_nodes_of_a_cluster_write_the_plans_that_the_planner_would(checkpoint, tmp_path, on_policy):
+def test_nodes_of_a_cluster_write_the_plans_that_the_planner_would(checkpoint, tmp_path):
     """The same plans, the same rewards and the same updates, up to rounding; but for latencies, which are measured."""
     found = {}
     with simulated_cluster(2):
         for backend in ("transformers", "ray"):
-            config = settings(tmp_path, {"backend": backend}, on_policy=on_policy, sampler_correction="token_truncate")
+            config = settings(tmp_path, {"backend": backend}, sampler_correction="token_truncate")
             untimed = config.rewards.model_copy(update={"latency_weight": 0.0})
             config = config.model_copy(update={"rewards": untimed})
             rows = run(config, checkpoint, tmp_path / backend)
@@ -98,31 +94,9 @@ def test_nodes_of_a_cluster_write_the_plans_that_the_planner_would(checkpoint, t
         assert there == pytest.approx(here, rel=1e-3, abs=1e-5)
 
 
-def test_a_recorded_run_is_replayed_bit_for_bit_and_what_it_does_not_hold_is_not_made_up(checkpoint, tmp_path):
-    recording = tmp_path / "run.jsonl"
-    recorded = run(settings(tmp_path, {"recording": recording}), checkpoint, tmp_path / "recorded")
-    replay = {"recording": recording, "backend": "replay"}
-    assert run(settings(tmp_path, replay), checkpoint, tmp_path / "replayed") == recorded
-    assert any(row.get("grad_norm", 0) > 0 for row in recorded)
-
-    with pytest.raises(UserError, match=r"holds no completion [0-9a-f]{16}"):
-        run(settings(tmp_path, replay, seed=1), checkpoint, tmp_path / "other")
-    lines = [line for line in recording.read_text().splitlines() if '"kind": "completion"' in line]
-    recording.write_text("\n".join(lines) + "\n")
-    with pytest.raises(UserError, match=r"could be judged.*holds no execution [0-9a-f]{16} "):
-        run(settings(tmp_path, replay), checkpoint, tmp_path / "without")
-
-
-def test_a_replay_needs_something_to_replay(tmp_path):
-    with pytest.raises(ValueError, match=r"(?s)planner\.language.*recording"):
-        settings(tmp_path, {"backend": "replay"})
-    with pytest.raises(UserError, match="cannot read"):
-        Recording(tmp_path / "none.jsonl", read=True)
-
-
 @pytest.mark.distributed
 def test_two_processes_share_a_server_and_its_failure(checkpoint, tmp_path):
-    """One hands the weights over, both sample from them, off policy too; and both are told that it does not follow."""
+    """One hands the weights over, both sample from them; and both are told that it does not follow."""
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
     launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
     script = [__file__, str(tmp_path)]
@@ -145,7 +119,7 @@ def main(folder: Path, url: str, deaf: str) -> None:
     setattr(LanguagePlanner, "read", read)  # noqa: B010
     for name, at in (("failing", deaf), ("out", url)):
         language = {"backend": "vllm_server", "vllm": {"base_url": at, "canary_tolerance": 1e-3}}
-        config = settings(folder, language, on_policy=False, num_minibatches=2)
+        config = settings(folder, language, num_minibatches=2)
         work = train(config, checkpoint=folder / "phase1_best.pth", output_dir=folder / name)
         try:
             asyncio.run(work)

@@ -20,8 +20,6 @@ RUNS = {
     for policy, changes in (("bandit", {}), ("speller", {"micro_batch_tokens": 9}))
     for name in ("GRPO", "PPO")
 }
-RUNS["bandit dynamic sampling"] = UNEVEN | {"dynamic_sampling": True, "num_episodes": 24, "num_generations": 2}
-RUNS["speller highest entropy"] = UNEVEN | {"top_entropy_quantile": 0.4, "num_iterations": 2, "entropy_coef": 0.01}
 
 
 @pytest.mark.parametrize("error", [UserError("mend it"), InfrastructureError("timeout", "no answer"), KeyError("bug")])
@@ -67,9 +65,7 @@ def test_two_processes_give_the_losses_of_one_and_share_an_error(tmp_path, repos
             ).train()
         )
         one, two = bandit.rows(tmp_path / "one" / name), bandit.rows(tmp_path / "two" / name)
-        assert len(one) == len(two) == (4 if "dynamic" in name else 3)
-        if "dynamic" in name:
-            assert sum(row["replaced_groups"] for row in one) > 0, "rounds of one and two tasks for two processes"
+        assert len(one) == len(two) == 3
         for row, other in zip(one, two, strict=True):
             assert bandit.timeless(other) == pytest.approx(bandit.timeless(row), abs=1e-5)
     told = [(tmp_path / "two" / f"stopped{rank}").read_text() for rank in range(2)]

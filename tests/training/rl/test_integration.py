@@ -9,8 +9,8 @@ import torch
 from accelerate import Accelerator
 
 from orchestai.config import ExecutionConfig, Phase2Config, PlannerConfig
-from orchestai.execution.judging import JudgingExecutor
 from orchestai.execution.reward import AbsoluteReward
+from orchestai.execution.running_workflow import JudgingExecutor
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.sandbox import Sandbox
 from orchestai.storage import digests

@@ -35,7 +35,7 @@ workers:
     terse: {kind: function, function: "my_workers:terse", card: Answers.}
     wordy: {kind: function, function: "my_workers:wordy", card: Answers at length.}
 tasks: {suite: file, path: tasks.jsonl}
-training: {phase2_rl: {num_generations: 6, tasks_per_update: 4, num_episodes: 4, eval_tasks: 2}}
+training: {phase2_rl: {loss_type: dapo, num_generations: 6, tasks_per_update: 4, num_episodes: 4, eval_tasks: 2}}
 """
 
 

@@ -31,10 +31,8 @@ RUNS = {
     "bandit": {"algorithm": "PPO", "lr_schedule": "linear"},
     "speller": {
         "micro_batch_tokens": 50,
-        "min_entropy": 0.01,
         "sampler_correction": "token_truncate",
         "mask_truncated": True,
-        "overlong_buffer": 2,
     },
 }
 
@@ -166,32 +164,22 @@ def test_rows_whose_texts_hold_other_ends_of_lines_are_kept_whole(tmp_path):
     assert [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] == rows[:2]
 
 
-def test_a_run_of_before_the_limit_of_unscorable_attempts_moved_goes_on(tmp_path: Path) -> None:
-    """Its state names a key that has gone, and decides nothing; what has changed beside it is still refused."""
-    shared = {"rewards.form": "relative"}
-    save_state(tmp_path / "state.pt", Position(), {}, {**shared, "execution.unscorable_limit": 0.2})
-    assert load_state(tmp_path / "state.pt", shared)[0] == Position()
-    with pytest.raises(UserError, match=r"rewards\.form"):
-        load_state(tmp_path / "state.pt", {"rewards.form": "absolute"})
-
-
 def test_a_run_goes_on_with_another_threshold_of_confidence(tmp_path: Path) -> None:
-    """It decides who plans where the planner is not sure, and nothing of training; earlier versions noted it."""
+    """It decides who plans where the planner is not sure, and nothing of training."""
 
     def noted(**planner: Any) -> dict[str, Any]:
         return identity({"planner": {"d_model": 48, **planner}}, bandit.settings(), [], [])
 
     now = noted(min_confidence=0.9, fallback=[])
     assert now == noted(min_confidence=0.5, fallback=["whole"])
-    save_state(tmp_path / "state.pt", Position(), {}, {**now, "planner.min_confidence": 0.5, "planner.fallback": []})
+    save_state(tmp_path / "state.pt", Position(), {}, now)
     assert load_state(tmp_path / "state.pt", now)[0] == Position()
     with pytest.raises(UserError, match=r"planner\.d_model"):
         load_state(tmp_path / "state.pt", noted(d_model=64))
 
 
 def test_a_run_is_not_gone_on_with_other_limits_of_programs(tmp_path: Path) -> None:
-    """A longer time for tests gives other verdicts; how many programs run at a time gives none. Earlier versions did
-    not note it."""
+    """A longer time for tests gives other verdicts; how many programs run at a time gives none."""
 
     def noted(**sandbox: Any) -> dict[str, Any]:
         sections = {"sandbox": SandboxConfig(**sandbox).model_dump(mode="json")}
@@ -202,14 +190,3 @@ def test_a_run_is_not_gone_on_with_other_limits_of_programs(tmp_path: Path) -> N
     save_state(tmp_path / "state.pt", Position(), {}, now)
     with pytest.raises(UserError, match=r"sandbox\.test_s was 6.0 and is now 7.0"):
         load_state(tmp_path / "state.pt", noted(test_s=7.0))
-    save_state(tmp_path / "state.pt", Position(), {}, identity({}, bandit.settings(), [], []))
-    assert load_state(tmp_path / "state.pt", noted(test_s=7.0))[0] == Position()
-
-
-def test_a_run_of_before_rewards_could_be_compared_one_by_one_goes_on_as_it_was(tmp_path: Path) -> None:
-    key = "rewards.multi_objective_aggregation"
-    save_state(tmp_path / "state.pt", Position(), {}, {"rewards.form": "relative"})
-    now = {"rewards.form": "relative", key: "sum_then_normalize"}
-    assert load_state(tmp_path / "state.pt", now)[0] == Position()
-    with pytest.raises(UserError, match=key):
-        load_state(tmp_path / "state.pt", {**now, key: "normalize_then_sum"})

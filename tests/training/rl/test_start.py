@@ -3,9 +3,7 @@
 import asyncio
 import json
 from dataclasses import asdict
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -13,14 +11,11 @@ from typer.testing import CliRunner
 from orchestai.cli import app
 from orchestai.config import Config
 from orchestai.errors import UserError
-from orchestai.estimate.plan_options import PlanOptions
-from orchestai.execution.reward_reference import Reference
+from orchestai.execution.reward import Reference
 from orchestai.planner.checkpoint import load_planner, reference_of, save_planner
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.preference import Preference
-from orchestai.tasks.seen_tasks import SeenTasks
-from orchestai.training.rl import preference_start
-from orchestai.training.rl.setup import split_tasks, train
+from orchestai.tasks.splits import SeenTasks
+from orchestai.training.rl.setup import soften, split_tasks, train
 from orchestai.workers.pool import worker_cards
 from support.training.phase2 import configuration
 
@@ -142,49 +137,17 @@ def test_tasks_that_a_checkpoint_has_learned_do_not_select_it(tmp_path, caplog):
         split_tasks(config.tasks, SeenTasks.of(instructions))
 
 
-def test_preferences_begin_at_the_choices_of_the_estimate(tmp_path, monkeypatch):
-    """A sure planner samples too few others for reward alone to teach it; without a preference nothing changes."""
-    monkeypatch.setattr(preference_start, "_ROWS", 8)
-    monkeypatch.setattr(preference_start, "_RATE", 0.05)
-    config = configuration(tmp_path, explore=("worker", "fallback"), preference_share=0.5)
+def test_a_planner_that_is_sure_of_its_workers_draws_others_again(tmp_path):
+    """At one of 1e-9 no sample and no gradient would ever find out that a pool has changed."""
+    config = configuration(tmp_path)
     torch.manual_seed(0)
     planner = PlannerModel(config.planner, worker_cards(config.workers))
-    planner.learn_only(frozenset({"worker", "fallback"}), preferences=True)
     tasks, _ = split_tasks(config.tasks)
-    before = planner.eval().plan(tasks)
-    names = [card.name for card in planner.cards]
-
-    class Look:
-        """Everything but the first worker is dear, and right."""
-
-        def __init__(self, steps: int) -> None:
-            self.steps, self.pool = (
-                steps,
-                SimpleNamespace(estimate=SimpleNamespace(workers=names), place=dict.fromkeys(names)),
-            )
-
-        def options(self, allowed, longest, hour_usd):
-            everyone = [((i,),) * self.steps for i in (0, len(names) - 1)]
-            price = np.array([0.0, 1.0])
-            return PlanOptions(price, np.array([0.0, 1.0]), np.stack([price, price, price], 1), everyone)
-
-    pool = SimpleNamespace(of=lambda plan, instruction: Look(len(plan.workflow)))
-    assert preference_start.imitate_estimate(planner, tasks, pool, Reference(1.0, 1.0, "given"), 0) == 8 * len(tasks)
-    assert planner.prefers
-    assert [plan.workflow for plan in planner.plan(tasks)] == [plan.workflow for plan in before]
-    for prefer, worker in ((0.05, names[0]), (0.95, names[-1])):
-        made = planner.plan(tasks, preferences=[Preference(prefer)] * len(tasks))
-        assert {s.workers for plan in made for s in plan.workflow.subtasks} == {(worker,)}
-
-
-def test_a_run_with_preferences_says_where_they_begin_and_its_checkpoint_that_it_knows_them(tmp_path, caplog):
-    config = configuration(tmp_path, explore=("worker", "fallback"), preference_share=1.0)
-    torch.manual_seed(0)
-    first = tmp_path / "phase1_best.pth"
-    save_planner(first, PlannerModel(config.planner, worker_cards(config.workers)), config)
-    asyncio.run(train(config, checkpoint=first, output_dir=tmp_path / "out"))
-    assert "no estimate of its workers for preferences to begin at" in caplog.text
-    assert load_planner(tmp_path / "out" / "phase2_last.pth", config.planner, config.workers).prefers
-    absolute = configuration(tmp_path, preference_share=1.0, beta=1.0)
-    with pytest.raises(UserError, match="preference_share: a preference weighs cost"):
-        asyncio.run(train(absolute, checkpoint=first, output_dir=tmp_path / "other"))
+    assert soften(planner, tasks) == 1, "untrained, it is not sure of anything"
+    planner.selector.matcher.soften(1e-3)
+    plans = [plan.workflow for plan in planner.plan(tasks)]
+    assert soften(planner, tasks) > 1
+    assert [plan.workflow for plan in planner.plan(tasks)] == plans
+    decisions = [plan.decisions for plan in planner.plan(tasks)]
+    scores = planner.score(tasks, decisions, explore=frozenset({"worker"}), temperature=1.0)
+    assert scores.entropy.sum() / scores.mask.sum() > 0.1

@@ -172,7 +172,7 @@ def test_tokens_are_scored_after_sampling_only_where_that_says_more(tmp_path):
 class Hasty(bandit.Speller):
     """Its sampler thinks every token likelier than it is."""
 
-    def plan(self, tasks, *, sample=None, preferences=None):
+    def plan(self, tasks, *, sample=None):
         return [
             plan if sample is None else type(plan)(plan.workflow, plan.raw_valid, plan.decisions, plan.logp + 0.5)
             for plan in super().plan(tasks, sample=sample)
@@ -181,7 +181,7 @@ class Hasty(bandit.Speller):
 
 @pytest.mark.parametrize(("level", "ratio"), [("token", math.exp(-0.5)), ("sequence", None)])
 def test_a_sampler_that_computes_otherwise_is_corrected(tmp_path, level, ratio):
-    once = {"num_episodes": 12, "sampler_ratio_min": 0.5, "sampler_correction": f"{level}_mask"}
+    once = {"num_episodes": 12, "sampler_correction": f"{level}_mask"}
     train(tmp_path / "hasty", Hasty(), **once)
     (figures,) = bandit.rows(tmp_path / "hasty")
     assert figures["ratio"] == pytest.approx(1, abs=1e-6), "the policy has not moved yet"

@@ -51,7 +51,7 @@ def test_the_losses_do_not_depend_on_the_size_of_micro_batches(tmp_path, algorit
 )
 def test_a_killed_run_goes_on_bit_for_bit(tmp_path, algorithm, schedule, factors):
     changes = {"algorithm": algorithm, "eval_every": 2, "num_episodes": 24 * 3, "num_iterations": 2, **schedule}
-    changes |= {"adam_betas": (0.8, 0.99), "weight_decay": 0.01}
+    changes |= {"weight_decay": 0.01}
     whole, _ = train(tmp_path / "whole", **changes)
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "killed", execute=killed_at(300), **changes)
@@ -66,10 +66,9 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path, algorithm, schedule, factors
         assert bandit.timeless(other) == bandit.timeless(row)
 
 
-@pytest.mark.parametrize("changes", [{}, {"on_policy": False, "max_staleness": 2}, {"dynamic_sampling": True}])
-def test_as_many_updates_are_made_as_were_asked_for(tmp_path, changes):
+def test_as_many_updates_are_made_as_were_asked_for(tmp_path):
     """A batch ends with its pass over the 24 tasks, so five updates of ten tasks are not 50 tasks: they ran seven."""
-    settings = {"num_updates": 5, "tasks_per_update": 10, "lr_schedule": "linear", **changes}
+    settings = {"num_updates": 5, "tasks_per_update": 10, "lr_schedule": "linear"}
     _, summary = train(tmp_path, **settings)
     assert summary.updates == 5
     rows = bandit.rows(tmp_path, "learning_rate")

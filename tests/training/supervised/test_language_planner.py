@@ -9,12 +9,12 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from orchestai.cli.serving.plan import make_plan
+from orchestai.cli.serving import make_plan
 from orchestai.config import Config
-from orchestai.data.fit_estimate import fit_estimate
+from orchestai.data.step_attempts import fit_estimate
 from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
 from orchestai.errors import UserError
-from orchestai.execution.reward_reference import Reference
+from orchestai.execution.reward import Reference
 from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import estimate_state_of, load_planner, reference_of
 from orchestai.planner.language.checkpoint import open_language_planner

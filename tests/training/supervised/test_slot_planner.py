@@ -12,13 +12,12 @@ from torch.utils.data import DataLoader
 from orchestai.config import TasksConfig
 from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
 from orchestai.errors import UserError
-from orchestai.execution.reward_reference import Reference
+from orchestai.execution.reward import Reference
 from orchestai.planner.checkpoint import load_planner, reference_of, save_planner
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER
 from orchestai.storage import digests
-from orchestai.tasks.seen_tasks import NOTHING_SEEN, SeenTasks
-from orchestai.tasks.splits import divide
+from orchestai.tasks.splits import NOTHING_SEEN, SeenTasks, divide
 from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset, WorkflowDataset
 from orchestai.training.supervised.epochs import Judgement
 from orchestai.training.supervised.run import SEEN_BEFORE, split_examples
@@ -65,7 +64,6 @@ def test_it_learns_to_plan_and_keeps_the_best_epoch(data, tmp_path):
     assert saved["epoch"] == summary.epoch
     assert saved["val_loss"] == summary.val_loss
     planner = load_planner(tmp_path / "phase1_best.pth", settings.planner, settings.workers)
-    assert planner.familiar_words.counts.max() == sum(one.split == "train" for one in examples())
     workflow = planner.plan_instructions(["First, spell the date. Then, sort the list."])[0].workflow
     assert [(s.instruction, s.task_type, s.worker, s.fallback, s.depends_on) for s in workflow.subtasks] == [
         ("spell the date", "date", "words", ("slow",), ()),

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from orchestai.config import TasksConfig
-from orchestai.data.fit_estimate import fit_estimate
+from orchestai.data.step_attempts import fit_estimate
 from orchestai.data.training_file import TrainingExample, save_training_data
 from orchestai.errors import UserError
-from orchestai.execution.reward_reference import Reference
+from orchestai.execution.reward import Reference
 from orchestai.planner.checkpoint import estimate_state_of, load_planner, reference_of, save_planner, seen_by
 from orchestai.planner.stored_estimate import estimate_path, write_estimate
-from orchestai.tasks.seen_tasks import SeenTasks
+from orchestai.tasks.splits import SeenTasks
 from orchestai.training.supervised.run import SEEN_BEFORE, RunState, split_examples
 from orchestai.training.supervised.slot_planner import Imitation
 from orchestai.training.supervised.train import train
@@ -92,23 +92,6 @@ def test_given_steps_are_known_with_their_task_and_without_them_they_are_others(
         split_examples([new, again], TasksConfig(), Path("x"), seen)
     otherwise = given_steps("Bake a cake", "shop", "bake", split="validation")
     assert split_examples([new, otherwise], TasksConfig(), Path("x"), seen) == ([new], [otherwise])
-
-
-def test_words_are_familiar_once_plans_were_learned_whatever_phase_2_has_tried(data, tmp_path):
-    """They never were, and then every wording, another language too, passed for familiar."""
-    train(config(num_epochs=1), data=data, output_dir=tmp_path / "first")
-    start = tmp_path / "first" / "phase1_best.pth"
-    planner = load_planner(start, config().planner, config().workers)
-    tried = example("spell the date", "spell the date", "count its words")
-    rewarded = seen_by(start) | SeenTasks.of([tried.instruction])
-    save_planner(tmp_path / "phase2.pth", planner, config(), **rewarded.facts())
-    held_out = example("count its words", "count its words", split="validation")
-    save_training_data(tmp_path / "more.json", [*[tried] * 4, examples()[0], held_out], config())
-    out = tmp_path / "more"
-    train(config(num_epochs=1), data=tmp_path / "more.json", output_dir=out, start=tmp_path / "phase2.pth")
-    after = load_planner(out / "phase1_best.pth", config().planner, config().workers)
-    more = after.familiar_words.counts - planner.familiar_words.counts
-    assert more.max() == 4, "not those of the fifth, which were counted before"
 
 
 def test_what_was_measured_of_workers_outlasts_a_training_on_data_without_it(tmp_path):

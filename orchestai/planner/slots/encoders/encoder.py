@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import math
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +20,8 @@ from tokenizers import Tokenizer
 
 from orchestai.config import PlannerConfig
 from orchestai.errors import UserError
-from orchestai.planner.onnx_graph import OnnxGraph, read_weights
+from orchestai.planner.base_files import OnnxGraph, read_weights
+from orchestai.threads import usable_cores
 
 MINILM = "minilm"
 MINILM_FOLDER = Path(__file__).parents[2] / "shipped" / MINILM
@@ -99,7 +102,6 @@ class TextEncoder:
 
     Attributes:
         fingerprint: sha256 of the weights, as 16 hexadecimal digits.
-        vocabulary: how many tokens there are.
         width: of the features.
         room: bytes of features that are kept; 1 GiB, some 3,000 instructions. Whoever goes through more texts again
             and again, in random order, has most of them read anew.
@@ -118,11 +120,11 @@ class TextEncoder:
         self._tokenizer = self._layers.tokenizer
         self._window = (self._layers.positions or max_tokens) - self._tokenizer.num_special_tokens_to_add(False)
         self.fingerprint = self._layers.fingerprint
-        self.vocabulary = self._tokenizer.get_vocab_size()
         self.width = 2 * self._layers.width
         self.room = _ROOM
         self._cache: OrderedDict[str, EncodedText] = OrderedDict()
         self._cached_bytes = 0
+        self._keeping = threading.Lock()
 
     def encode(self, text: str) -> EncodedText:
         """The text's token features.
@@ -131,13 +133,57 @@ class TextEncoder:
             UnreadableTextError: the text is empty or too long, or holds half of a surrogate pair.
         """
         if (known := self._cache.get(text)) is not None:
-            self._cache.move_to_end(text)
-            return known
-        encoded = self._encode(text)
-        self._cache[text] = encoded
-        self._cached_bytes += encoded.nbytes
-        while self._cached_bytes > self.room and len(self._cache) > 1:
-            self._cached_bytes -= self._cache.popitem(last=False)[1].nbytes
+            return self._keep(known)
+        return self._keep(self._encode(text))
+
+    def encode_all(self, texts: Sequence[str], *, keep: bool = True) -> list[EncodedText | UnreadableTextError]:
+        """`encode` each text, as many at a time as there are cores; a text that cannot be taken gives its error.
+
+        Threads that read a text each never wait for one another, unlike those that share one text.
+
+        Args:
+            keep: texts in memory, for whoever reads them again.
+        """
+        read: dict[str, EncodedText | UnreadableTextError] = {
+            text: known for text in texts if (known := self._cache.get(text)) is not None
+        }
+        missing = [text for text in dict.fromkeys(texts) if text not in read]
+        if len(missing) < 2:
+            read |= {text: self._try_to_encode(text) for text in missing}
+        else:
+            with ThreadPoolExecutor(usable_cores()) as readers:
+                read |= zip(missing, readers.map(self._try_to_encode, missing), strict=True)
+        for text in dict.fromkeys(texts) if keep else ():
+            if isinstance(encoded := read[text], EncodedText):
+                self._keep(encoded)
+        return [read[text] for text in texts]
+
+    def encode_each(self, texts: Sequence[str]) -> list[EncodedText]:
+        """`encode_all` of texts that can all be taken.
+
+        Raises:
+            UnreadableTextError: one cannot.
+        """
+        read = self.encode_all(texts)
+        for text in read:
+            if isinstance(text, UnreadableTextError):
+                raise text
+        return cast("list[EncodedText]", read)
+
+    def _try_to_encode(self, text: str) -> EncodedText | UnreadableTextError:
+        try:
+            return self._encode(text)
+        except UnreadableTextError as error:
+            return error
+
+    def _keep(self, encoded: EncodedText) -> EncodedText:
+        with self._keeping:
+            if encoded.text not in self._cache:
+                self._cached_bytes += encoded.nbytes
+                self._cache[encoded.text] = encoded
+            self._cache.move_to_end(encoded.text)
+            while self._cached_bytes > self.room and len(self._cache) > 1:
+                self._cached_bytes -= self._cache.popitem(last=False)[1].nbytes
         return encoded
 
     def offsets(self, text: str) -> NDArray[np.int64]:
@@ -152,7 +198,7 @@ class TextEncoder:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(texts, width) unit vectors: mean token features."""
-        return _unit_means([self.encode(text).features for text in texts], self.width)
+        return _unit_means([read.features for read in self.encode_each(texts)], self.width)
 
     def sentences(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(texts, width / 2) unit vectors: means of the last layer over the tokens, made to be compared.
@@ -160,7 +206,7 @@ class TextEncoder:
         Raises:
             UnreadableTextError: as `encode`.
         """
-        return _unit_means([self.encode(text).meanings for text in texts], self.width // 2)
+        return _unit_means([read.meanings for read in self.encode_each(texts)], self.width // 2)
 
     def _encode(self, text: str) -> EncodedText:
         if any("\ud800" <= character <= "\udfff" for character in text):

@@ -12,7 +12,7 @@ from torch import nn
 from transformers import AutoModel, AutoTokenizer
 
 from orchestai.errors import UserError
-from orchestai.lm import hub
+from orchestai.lm import local_models
 from orchestai.lm.loading import quietly
 
 
@@ -24,7 +24,7 @@ class TransformersLayers:
     """
 
     def __init__(self, name: str) -> None:
-        path = hub.locate(name, "planner.encoder")
+        path = local_models.locate(name, "planner.encoder")
         try:
             with quietly():
                 tokenizer = AutoTokenizer.from_pretrained(path)

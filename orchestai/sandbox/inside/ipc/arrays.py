@@ -8,6 +8,7 @@ from __future__ import annotations
 import pickle
 import sys
 from array import array
+from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any
 
 PLAIN_KINDS = "biufcSUMm"
@@ -27,7 +28,8 @@ def take_apart(value: Any) -> tuple[Any, ...] | None:
             return parts
     if numpy is None or not hasattr(numpy, "ndarray"):
         return None
-    if type(value) is numpy.ndarray:
+    if isinstance(value, numpy.ndarray):
+        value = numpy.asarray(value)
         if value.dtype.kind in PLAIN_KINDS:
             return "array", value.dtype.str, value.shape, value.tobytes()
         return ("objects", value.shape, packed(value.ravel().tolist())) if value.dtype == object else None
@@ -74,10 +76,10 @@ def put_together(kind: str, *parts: Any) -> Any:
 
 def _take_apart_pandas(pandas: Any, value: Any) -> tuple[Any, ...] | None:
     cls = type(value)
-    if cls is pandas.DataFrame:
+    if isinstance(value, pandas.DataFrame):
         columns = [_values(value.iloc[:, i].array) for i in range(value.shape[1])]
         return "frame", value.index, value.columns, columns, dict(value.attrs)
-    if cls is pandas.Series:
+    if isinstance(value, pandas.Series):
         return "series", _values(value.array), value.index, value.name
     if isinstance(value, pandas.Index):
         return _take_apart_index(pandas, value)
@@ -113,16 +115,13 @@ def _values(array: Any) -> tuple[Any, ...]:
         return "categorical", array.codes, array.categories, bool(array.ordered)
     if type(array.dtype).__module__.startswith("numpy") or type(array).__name__ in _WRAPPERS:
         return "column", array.to_numpy()
-    dtype = array.dtype
-    if (zone := getattr(dtype, "tz", None)) is not None:
-        return "zoned", array.asi8, dtype.unit, str(zone)
-    if dtype.kind in "biuf" and hasattr(array, "_mask"):
-        return "masked", str(dtype), array.to_numpy(dtype.numpy_dtype, na_value=dtype.type()), array.isna()
+    if (zone := getattr(array.dtype, "tz", None)) is not None:
+        return "zoned", array.asi8, array.dtype.unit, str(zone)
     if (freq := getattr(array, "freqstr", None)) is not None:
         return "periods", array.asi8, freq
-    if dtype.kind == "O" and dtype.type is str:
-        return "extension", str(dtype), packed(array.to_numpy(object, na_value=None).tolist())
-    return "extension", str(dtype), list(array)
+    if hasattr(array, "_mask") or (array.dtype.kind == "O" and array.dtype.type is str):
+        return "extension", str(array.dtype), packed(array.to_numpy(object, na_value=None).tolist())
+    return "extension", str(array.dtype), list(array)
 
 
 def _numpy() -> Any:
@@ -177,16 +176,6 @@ def _zoned(times: Any, unit: str, zone: str) -> Any:
     return _pandas().DatetimeIndex(times.view(f"M8[{unit}]")).tz_localize("UTC").tz_convert(zone).array
 
 
-def _masked(dtype: str, values: Any, missing: Any) -> Any:
-    array = _pandas().array(values, dtype=dtype)
-    array[missing] = None
-    return array
-
-
-def _multi(levels: list[Any], names: list[Any]) -> Any:
-    return _pandas().MultiIndex.from_arrays(levels, names=names)
-
-
 _BUILDERS: dict[str, Any] = {
     "typed": array,
     "array": _array,
@@ -197,12 +186,11 @@ _BUILDERS: dict[str, Any] = {
     "categorical": lambda codes, categories, ordered: _pandas().Categorical.from_codes(codes, categories, ordered),
     "extension": lambda dtype, values: _pandas().array(values, dtype=dtype),
     "zoned": _zoned,
-    "masked": _masked,
     "periods": lambda ordinals, freq: _pandas().PeriodIndex.from_ordinals(ordinals, freq=freq).array,
     "frame": _frame,
     "series": lambda values, index, name: _pandas().Series(put_together(*values), index=index, name=name),
     "range": lambda start, stop, step, name: _pandas().RangeIndex(start, stop, step, name=name),
-    "multi": _multi,
+    "multi": lambda levels, names: _pandas().MultiIndex.from_arrays(levels, names=names),
     "index": _index,
     "nat": lambda: _pandas().NaT,
     "na": lambda: _pandas().NA,
@@ -213,15 +201,52 @@ _BUILDERS: dict[str, Any] = {
 }
 
 
-def is_array_class(cls: type) -> bool:
-    """Whether values of a class are taken apart here."""
-    numpy, pandas = sys.modules.get("numpy"), sys.modules.get("pandas")
-    return issubclass(
-        cls,
-        tuple(
-            one
-            for library, names in ((numpy, ("ndarray", "generic")), (pandas, ("DataFrame", "Series", "Index")))
-            for name in names
-            if isinstance(one := getattr(library, name, None), type)
-        ),
-    )
+_CONTAINERS = (list, deque, dict, set, bytearray, tuple)
+_MUTABLE = (list, dict, set, bytearray, deque, Counter, OrderedDict, defaultdict, tuple)
+
+
+def may_change(value: Any) -> bool:
+    """Whether it, or something in it, can be changed in place, and such changes are repeated."""
+    return type(value) in _MUTABLE or is_mutable(value)
+
+
+def state(value: Any) -> bytes:
+    """To tell whether a value was changed; empty for one that cannot be told."""
+    try:
+        return pickle.dumps(value)
+    except Exception:
+        return b""
+
+
+def mirror(target: Any, value: Any) -> None:
+    """Give `target` the content of `value` if both are of the same mutable plain type, and so on inside."""
+    if type(target) is not type(value):
+        return
+    if isinstance(target, (list, deque)):
+        old = list(target)
+        target.clear()
+        target.extend(_merged(old[i], new) if i < len(old) else new for i, new in enumerate(value))
+    elif isinstance(target, dict):
+        before = dict(target)
+        target.clear()
+        dict.update(target, {key: _merged(before[key], new) if key in before else new for key, new in value.items()})
+    elif isinstance(target, tuple):
+        for old, new in zip(target, value, strict=False):
+            _merged(old, new)
+    elif isinstance(target, set):
+        target.clear()
+        target.update(value)
+    elif isinstance(target, bytearray):
+        target[:] = value
+    elif is_mutable(target):
+        replace_content(target, value)
+
+
+def _merged(old: Any, new: Any) -> Any:
+    """`old`, made equal to `new`, where it is something that a function may have changed in place; else `new`."""
+    if type(old) is not type(new) or not (isinstance(old, _CONTAINERS) or is_mutable(old)):
+        return new
+    if isinstance(old, tuple):
+        return tuple(_merged(*pair) for pair in zip(old, new, strict=True)) if len(old) == len(new) else new
+    mirror(old, new)
+    return old

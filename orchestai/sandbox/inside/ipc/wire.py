@@ -8,7 +8,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 MAX_FRAME = 256 << 20
 _PIPE_BYTES = 1 << 20
@@ -178,3 +178,26 @@ class VerdictReader:
         except (ValueError, RecursionError):
             return None
         return event if isinstance(event, dict) and event.get("nonce") == self._nonce else None
+
+
+class Suite(NamedTuple):
+    """Tests, as the sandbox's parent sends them: marshalled, in this order.
+
+    Attributes:
+        source: what they were compiled from, for tracebacks.
+        code: the compiled module; that of open tests reports to `Watch` (see `orchestai.sandbox.static.watched`).
+        names: `Class.method` of each test.
+        modules: what they import, anywhere.
+        meant: names that they use and do not define, with the module, and perhaps its member, that these mean whatever
+            the program makes of them.
+        sets: attributes that they set.
+        imports: names that they import at their top, which open programs find in their module as well.
+    """
+
+    source: str
+    code: Any
+    names: tuple[str, ...]
+    modules: tuple[str, ...]
+    meant: tuple[tuple[str, tuple[str, str]], ...]
+    sets: tuple[str, ...]
+    imports: tuple[str, ...]

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
@@ -186,3 +187,15 @@ def limit(which: int, value: int) -> None:
 def _address_space() -> int:
     with open("/proc/self/statm") as file:
         return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Meter:
+    """Call it for the CPU seconds of this process, and the most bytes it held beyond those held at first."""
+
+    def __init__(self) -> None:
+        self._unit = 1 if sys.platform == "darwin" else 1024
+        self._at_first = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def __call__(self) -> tuple[float, int]:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return time.process_time(), (peak - self._at_first) * self._unit

@@ -187,7 +187,7 @@ class _Network:
 
     def __init__(self) -> None:
         self._sockets = _open_counts("sockstat", "sockstat6")
-        self._traffic = _open_counts("dev", "snmp", "snmp6")
+        self._traffic = _open_counts("dev", "snmp", "snmp6", "ip6_flowlabel")
         self._at_first = [_read(file) for file in self._traffic]
 
     def is_as_new(self, own: int) -> bool:

@@ -33,31 +33,37 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def scheduled(pids: list[int]) -> dict[int, tuple[int, int]]:
-    """Nanoseconds for which the main threads of these processes have run, and were ready to but had no core (Linux)."""
-    found = {}
+class Schedule(NamedTuple):
+    """What processes had of the cores by a time: by thread the nanoseconds for which it ran, and was ready to run but
+    had no core; and the CPU seconds of all, with those of children that they waited for."""
+
+    threads: dict[int, tuple[int, int]]
+    cpu_s: float
+    at: float
+
+
+def schedule(pids: list[int]) -> Schedule:
+    threads = {}
     for pid in pids:
         with suppress(OSError, ValueError):
-            ran, waited, _ = map(int, _read(f"/proc/{pid}/schedstat").split())
-            found[pid] = ran, waited
-    return found
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                ran, waited, _ = map(int, _read(f"/proc/{pid}/task/{thread}/schedstat").split())
+                threads[int(thread)] = ran, waited
+    return Schedule(threads, sum(cpu_s(pid) + _ended_children_s(pid) for pid in pids), time.monotonic())
 
 
-def waited_s(pids: list[int], before: dict[int, tuple[int, int]]) -> float:
-    """Seconds for which these processes were ready to run but had no core, for others than this process's descendants.
+def waited_s(firsts: list[int], before: Schedule, now: Schedule) -> float:
+    """Seconds for which a thread was ready to run but had no core, because of other processes than these.
 
-    Their threads, and the processes that they have waited for, are descendants, too.
-
-    Args:
-        before: what was `scheduled` when the count begins, of processes that lived then.
+    `firsts` take turns, so what their first threads waited adds up.
     """
-    own = {
-        pid: (ran - before.get(pid, (0, 0))[0], waited - before.get(pid, (0, 0))[1])
-        for pid, (ran, waited) in scheduled(pids).items()
-    }
-    at_first = sum(ran for ran, _ in before.values())
-    total = sum(1e9 * (cpu_s(pid) + _ended_children_s(pid)) for pid in descendants(os.getpid())) - at_first
-    return sum(max(0.0, waited - max(0.0, total - ran)) for ran, waited in own.values()) / 1e9
+    total = max(0.0, now.cpu_s - before.cpu_s)
+    waits = {}
+    for thread, (ran, waited) in now.threads.items():
+        ran_before, waited_before = before.threads.get(thread, (0, 0))
+        own = min((waited - waited_before) / 1e9, now.at - before.at)
+        waits[thread] = max(0.0, own - max(0.0, total - (ran - ran_before) / 1e9))
+    return max(sum(waits.pop(pid, 0.0) for pid in firsts), *waits.values(), 0.0)
 
 
 def become_reaper() -> None:
@@ -111,7 +117,7 @@ def end_all(groups: list[int], patience_s: float = 5.0) -> dict[int, Usage]:
     raise RuntimeError("processes of the program could not be ended")
 
 
-def end_namespaces(firsts: list[int], patience_s: float = 5.0) -> dict[int, Usage]:
+def end_namespaces(firsts: list[int], patience_s: float = 15.0) -> dict[int, Usage]:
     """Kill the first processes of pid namespaces, with which all others in them end, and reap them; what each used.
 
     Raises:

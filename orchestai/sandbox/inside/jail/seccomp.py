@@ -71,8 +71,9 @@ _REFUSED = {
 }
 _CONFINING = {"x86_64": (165, 166, 272, 308), "aarch64": (40, 39, 97, 268)}
 """mount, umount2, unshare, setns: how a slot confines its forks."""
-_SCHED_SETAFFINITY = {"x86_64": 203, "aarch64": 122}
-"""Only done as if by the forks of a slot, which says on which cores they run."""
+_AS_IF_DONE_BY_FORKS = {"x86_64": (203, 141, 142, 144, 314), "aarch64": (122, 140, 118, 119, 274)}
+"""sched_setaffinity, setpriority, sched_setparam, _setscheduler, _setattr: a slot says on which cores its forks
+run, and what lets others run first would have its time last longer."""
 _AS_IF_DONE = {"x86_64": (162, 306, 221, 187), "aarch64": (81, 267, 223, 213)}
 """sync, syncfs, fadvise64, readahead: they would have disks written, and files of the system thrown out of memory."""
 
@@ -125,7 +126,7 @@ def _instructions(of_slot: bool) -> bytes:
         *((_JUMP_EQUAL, end - i, 0, number) for i, number in enumerate(refused)),
         (_JUMP_ALWAYS, 0, 0, 1),
         (_RETURN, 0, 0, _ERRNO | errno.EPERM),
-        *(_special_cases(machine) if of_slot else _for(_SCHED_SETAFFINITY[machine], [(_RETURN, 0, 0, _ERRNO)])),
+        *(_special_cases(machine) if of_slot else _as_if_done(_AS_IF_DONE_BY_FORKS[machine])),
         (_RETURN, 0, 0, _ALLOW),
     ]
     return b"".join(struct.pack("HBBI", *line) for line in lines)
@@ -133,7 +134,7 @@ def _instructions(of_slot: bool) -> bytes:
 
 def _special_cases(machine: str) -> _Lines:
     return [
-        *(line for number in _AS_IF_DONE[machine] for line in _for(number, [(_RETURN, 0, 0, _ERRNO)])),
+        *_as_if_done(_AS_IF_DONE[machine]),
         *_for(_CLONE3, [(_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]),
         *_for(_SOCKET[machine], _socket()),
         *_for(_SETSOCKOPT[machine], _buffer_size()),
@@ -144,6 +145,10 @@ def _special_cases(machine: str) -> _Lines:
 def _for(number: int, lines: _Lines) -> _Lines:
     """`lines` for a system call whose number is loaded; they end with a verdict."""
     return [(_JUMP_EQUAL, 0, len(lines), number), *lines]
+
+
+def _as_if_done(numbers: tuple[int, ...]) -> _Lines:
+    return [line for number in numbers for line in _for(number, [(_RETURN, 0, 0, _ERRNO)])]
 
 
 def _unless_among(numbers: tuple[int, ...], refusal: int) -> _Lines:

@@ -22,6 +22,8 @@ from .test_process import TestProcess
 
 _FIRST_COUNT_S, _COUNT_EVERY_S = 0.02, 0.1
 """Programs that fill memory as fast as they can end within three tenths of a second, and come again."""
+_MOST_MAPS = 16_384
+"""Each takes memory of the kernel that nothing counts, and time to look at and to take down."""
 _TO_END_S = 1.0
 _NEGLIGIBLE_S = 0.02
 _UNLOADABLE = ("syntax_error", "import_error", "no_entry_point", "memory")
@@ -47,7 +49,6 @@ class Job:
     total: int
     entry_point: str
     isolation: str
-    wall_s: float
     self_contained: bool
 
 
@@ -68,24 +69,26 @@ class Attempt:
     """The processes of one attempt: C, which runs the candidate, and T, which runs the tests.
 
     They are forked and confined before there is a program, which hides half of what an attempt takes, and wait for
-    orders. With isolation `in_process` C runs the tests too, and T goes on waiting.
+    orders. Where tests are judged open, C runs them too, and T goes on waiting.
 
     Args:
         tests: T; it is left to the next attempt where it can be kept.
 
     Attributes:
         verdicts: by test number, what the test's process said of it.
+        waited_s: after `watch`, for how long a busy machine kept it waiting; that does not count against the deadline.
         cpu_s, peak_bytes: after `close`, CPU time of all processes, and the most memory that one of them held.
     """
 
     def __init__(self, jail: Jail, limits: dict[str, Any], tests: TestProcess) -> None:
         self.verdicts: dict[int, _Verdict] = {}
-        self.cpu_s = 0.0
+        self.waited_s = self.cpu_s = 0.0
         self.peak_bytes = 0
         self._jail = jail
         self._limits = limits
         self._tests = tests
         self._loaded = False
+        self._missing = False
         self._current: int | None = None
         self._ending: Ending | None = None
         self._ended: dict[int, Usage] = {}
@@ -95,7 +98,6 @@ class Attempt:
             tests.end()
         self._inherited = processes.resident_bytes()
         self._prepared_s = 0.0
-        self._before: dict[int, tuple[int, int]] = {}
         self._shares = Shares([])
         self._pids: list[int] = []
         self._orders, c_side = socket.socketpair()
@@ -117,22 +119,22 @@ class Attempt:
         """Give the processes their orders: the program, and the numbers of the tests to run."""
         self._job = job
         self._todo = todo
-        in_process = job.isolation == "in_process"
-        keeps = job.self_contained and self._jail.keeps_tests and job.isolation == "split"
-        if not in_process and not keeps and not self._tests.is_new:
+        in_one = job.isolation == "open"
+        keeps = job.self_contained and self._jail.keeps_tests and not in_one
+        if not in_one and not keeps and not self._tests.is_new:
             self._jail.check()
             self._tests.end()
             self._pids[1] = self._tests.be_ready()
         self._prepared_s = sum(map(processes.cpu_s, self._pids))
         facts = {"entry_point": job.entry_point, "isolation": job.isolation}
-        if not in_process:
+        if not in_one:
             send_line(self._orders, facts, (job.code,))  # at once: T has to wait for it
         nonce = os.urandom(16).hex()  # made now, so that the candidate's memory does not hold it
         read, write = open_verdict_pipe()
         self._reader = VerdictReader(read, nonce, len(todo))
         order = facts | {"todo": todo, "nonce": nonce}
         try:
-            if in_process:
+            if in_one:
                 send_line(self._orders, order, (job.code, job.tests, write, job.report))
             else:
                 self._tests.give(order | {"stay": keeps}, (self._channel.fileno(), job.tests, write, job.report))
@@ -140,19 +142,19 @@ class Attempt:
         finally:
             os.close(write)
         self._jail.hold(self._pids[0])
-        self._before = processes.scheduled(self._pids)
-        self._shares = Shares(self._pids, spared=self._pids[1] if keeps or in_process else None)
+        self._before = processes.schedule(self._pids)
+        self._shares = Shares(self._pids, spared=self._pids[1] if keeps or in_one else None)
         if hasattr(os, "pidfd_open"):
             self._endings += map(os.pidfd_open, self._pids)
 
-    def watch(self, deadline: float, orderer: socket.socket) -> Ending:
+    def watch(self, deadline: float, latest: float, orderer: socket.socket) -> Ending:
         """Wait for the end, at the latest until `deadline` (monotonic seconds).
 
         The process that runs the tests says so when it is done, or ends. Until then its events are looked at only now
         and then: to wake for each of them would take longer than most tests.
 
-        Time for which the processes were ready to run but had no core does not count, up to as much again: on a busy
-        machine the program is not to blame for it.
+        Time for which the processes were ready to run but had no core does not count, until `latest`: on a busy machine
+        the program is not to blame for it.
 
         `orderer` becomes readable when whoever waits for the verdict is gone.
         """
@@ -160,7 +162,6 @@ class Attempt:
         limits = self._limits
         stage = min(deadline, time.monotonic() + limits["load_s"])
         next_count = time.monotonic() + _FIRST_COUNT_S
-        lost = 0.0
         fate, cause_known_at = "", 0.0
         while True:
             pause = max(0.0, min(stage, next_count) - time.monotonic())
@@ -183,13 +184,14 @@ class Attempt:
                     return replace(self._fault("died", fate), kind="lost")
                 self._jail.check()
                 return self._fault("died", fate)
-            if (
-                now >= stage
-                and (more := min(processes.waited_s(self._pids, self._before), limits["wall_s"]) - lost) > _NEGLIGIBLE_S
-            ):
-                lost, stage, deadline = lost + more, stage + more, deadline + more
+            if now >= stage:
+                schedule = processes.schedule(processes.descendants(os.getpid()))
+                more = processes.waited_s(self._pids, self._before, schedule)
+                if more > _NEGLIGIBLE_S:
+                    stage, deadline, self._before = stage + more, min(latest, deadline + more), schedule
+                    self.waited_s += more
             if now >= deadline:
-                return self._fault("timeout", f"the program took more than {self._job.wall_s:g} s")
+                return self._fault("timeout", f"the program took more than {limits['wall_s']:g} s")
             if now >= stage:
                 seconds = limits["test_s"] if self._loaded else limits["load_s"]
                 return self._fault("timeout", f"took more than {seconds:g} s")
@@ -200,11 +202,11 @@ class Attempt:
                 if excess := self._excess(living):
                     return self._fault(*excess)
 
-    def close(self) -> None:
-        """End every process of the attempt, but for T where it can be kept.
+    def close(self) -> bool:
+        """End every process of the attempt, but for T where it can be kept; whether all have ended.
 
-        Raises:
-            RuntimeError: one could not be ended.
+        What the kernel takes long to take down has been killed, and is not waited for: a program that lost would be
+        judged anew for it.
         """
         self._orders.close()
         self._channel.close()
@@ -219,11 +221,15 @@ class Attempt:
             leaving.remove(tests.pid)
         elif tests.pid is not None:
             tests.forget()
-        self._ended |= self._jail.end(leaving)
+        try:
+            self._ended |= self._jail.end(leaving)
+        except RuntimeError:
+            return False
         used = self._ended.values()
         kept_s = processes.cpu_s(tests.pid) if tests.pid is not None else 0.0
         self.cpu_s = max(0.0, sum(one.cpu_s for one in used) + kept_s - self._prepared_s)
         self.peak_bytes = max(tests.peak_bytes, *(one.peak_bytes - self._inherited for one in used), 0)
+        return True
 
     def _awaits_tests(self, deadline: float) -> bool:
         """Whether T, which has no more tests, is about to say so."""
@@ -251,7 +257,7 @@ class Attempt:
         """
         return (
             self._jail.shields_first
-            and self._job.isolation != "in_process"
+            and self._job.isolation != "open"
             and len(self._ended) < len(self._pids)
             and {one.exit_code for one in self._ended.values()} <= {0, CANDIDATE_GONE}
         )
@@ -265,6 +271,8 @@ class Attempt:
         limits = self._limits
         if not self._jail.counts_processes and len(living) > limits["processes"] + len(self._pids):
             return "died", f"more than {limits['processes']} processes"
+        if memory.maps(living) > _MOST_MAPS:
+            return "memory", f"its processes together held more than {_MOST_MAPS} memory maps"
         most = int(1.5 * limits["memory_mb"] * (1 << 20)) - self._jail.kernel_bytes()
         if memory.held_bytes(living, most) > most:
             return "memory", f"its processes together held more than {1.5 * limits['memory_mb']:g} MB"
@@ -282,7 +290,9 @@ class Attempt:
         kind, test = event.get("event"), event.get("test")
         if kind == "loaded":
             self._loaded = True
-        elif kind == "unloadable" and not self._loaded and self._may_say(event.get("status")):
+        elif kind == "missing" and not self._loaded:
+            self._missing = True
+        elif kind == "unloadable" and self._may_say(event.get("status")):
             self._ending = Ending(event["status"])
         elif kind == "start" and test in self._todo:
             self._current = test
@@ -290,11 +300,14 @@ class Attempt:
             self.verdicts.setdefault(test, {"outcome": event["outcome"]})
             self._current = None
         elif kind == "done":
-            self._ending = Ending("done")
+            self._ending = self._ending or Ending("done")
 
     def _may_say(self, status: Any) -> bool:
-        """Whether a program can have this status; with `in_process` it could say `broken` itself."""
-        return status in _UNLOADABLE or (status == "broken" and self._job.isolation != "in_process")
+        """Whether a program can have this status now; where it meets its tests, it might say `broken` itself."""
+        if self._job.isolation == "open" and status == "tampered":
+            return True
+        may_be_broken = self._missing or self._job.isolation != "open"
+        return not self._loaded and (status in _UNLOADABLE or (status == "broken" and may_be_broken))
 
     def _fault(self, kind: str, reason: str) -> Ending:
         """A fault of the test that runs, or of the next one when none does (a class fixture, a thread)."""

@@ -1,22 +1,18 @@
-"""Keeps what a program wrote from acting in the tests' process, whose tests may load any file that they find.
+"""Keeps what a program wrote from acting in the process of sealed tests, which may load any file that they find.
 
-Told by what is executed, which audit hooks (PEP 578) see, not by the names that tests use: `pandas.read_pickle`,
-`numpy.load` and `torch.load` all come to the same events. What the tests' process may execute is its own code, that of
-installed modules, and what a few libraries make of names that they have checked. A pickle that names more than plain
-values is read by the candidate's process, and what it holds crosses as an answer does.
+Told by what is executed, which audit hooks (PEP 578) see, not by the names that tests use. What this process may
+execute is its own code and that of installed modules. Tests whose source shows that they need more are judged open.
 """
 
 from __future__ import annotations
 
 import builtins
 import importlib
-import io
 import os
-import pickle
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType, ModuleType
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from types import FrameType
 from typing import Any, NoReturn
 
 from ..ipc.values import NotPlainError
@@ -26,29 +22,21 @@ _RUNS_MODULE = "_call_with_frames_removed"
 _GENERATORS = frozenset(
     (
         *("attr", "collections", "dataclasses", "decorator", "enum", "matplotlib", "numpy", "pandas"),
-        *("pydantic", "scipy", "seaborn", "sklearn", "traitlets", "types", "unittest", "werkzeug"),
-        __name__.partition(".")[0],
+        *("scipy", "seaborn", "sklearn", "traitlets", "types", "unittest", __name__.partition(".")[0]),
     )
 )
-"""Packages that write code of their own and run it, and no text of others; `typing` and `inspect` evaluate annotations,
-which may be the program's."""
-_RESOLVERS = frozenset(("yaml.constructor", "jsonpickle.unpickler"))
-"""Modules that call whatever a file names, without an event; but they import its module first."""
+"""Packages that write code of their own and run it, and no text of others."""
+_EVALUATORS = ("pandas.core.computation", "pandas.eval")
+"""Modules in them that do run texts, by parsing them."""
+_RESOLVERS = frozenset(("yaml.constructor", "jsonpickle.unpickler", "logging.config"))
+"""Modules that call whatever a text names; they import its module first."""
 _PICKLED = {
     "_codecs": ("encode",),
-    "builtins": (
-        *("bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "range", "set"),
-        *("slice", "str", "tuple"),
-        *(name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, Exception)),
-    ),
+    "builtins": ("bytearray", "bytes", "complex", "dict", "frozenset", "list", "range", "set", "slice", "tuple"),
     "collections": ("OrderedDict", "defaultdict", "deque"),
     "datetime": ("date", "datetime", "time", "timedelta", "timezone"),
-    "decimal": ("Decimal",),
 }
-"""What a pickle may name: classes written in C, which nothing can change, of values that are no more than they hold.
-None of NumPy's: the state of a data type can claim that bytes are pointers."""
 _SYSTEM = ("/usr/lib", "/lib")
-_open, _close, _chdir, _fchdir = os.open, os.close, os.chdir, os.fchdir  # tests may patch them
 _FIRST = 1
 """Process id in a namespace of its own, where `_HOME` can be written, and by nobody else."""
 _HOME = os.path.dirname(os.path.dirname(__file__))
@@ -63,6 +51,7 @@ class Guard:
     def __init__(self) -> None:
         self._trusted = tuple(os.path.join(os.path.abspath(folder), "") for folder in sys.path) + _SYSTEM
         self._checks: dict[str, Callable[..., None]] = {
+            "compile": self._check_text,
             "exec": self._check_code,
             "code.__new__": self._check_code,
             "marshal.loads": self._check_code,
@@ -71,38 +60,37 @@ class Guard:
             "sqlite3.load_extension": self._check_library,
             "pickle.find_class": self._check_pickled,
         }
-        self._away = False
         self._import = builtins.__import__
-        builtins.__import__ = self._import_away
+        builtins.__import__ = self._import_checked
         sys.addaudithook(self._hear)
-        self._load = pickle.load
 
-    def unpickle_by(self, ask: Callable[..., Any]) -> None:
-        """From now on `pickle.load` and `pickle.loads` do as said above. `ask` is `Candidate.ask`."""
-        self._ask = ask
-        pickle.load, pickle.loads = self._unpickle, self._unpickle_bytes  # type: ignore[assignment]
-
-    def import_module(self, name: str) -> ModuleType:
-        """`importlib.import_module`, but for files of the program."""
-        with self._away_from_home():
-            return importlib.import_module(name)
-
-    def _unpickle(self, file: Any, **options: Any) -> Any:
-        begin = file.tell()
+    def import_modules(self, names: Iterable[str]) -> None:
+        """Import what tests will, where no file of the program is that modules might take for settings."""
+        missing = [name for name in names if name not in sys.modules]
+        if not missing:
+            return
+        folder, home = os.open(".", os.O_RDONLY), os.environ.get("HOME", "")
+        os.chdir("/")
         try:
-            return self._load(file, **options)
-        except NotPlainError:
-            file.seek(begin)
-        value, size = self._ask("unpickle", file.read(), options)
-        file.seek(begin + size)
-        return value
-
-    def _unpickle_bytes(self, data: Any, /, **options: Any) -> Any:
-        return self._unpickle(io.BytesIO(data), **options)
+            if os.getpid() == _FIRST:
+                os.environ["HOME"] = _HOME
+            for name in missing:
+                with suppress(Exception):  # the tests will say so themselves
+                    importlib.import_module(name)
+        finally:
+            os.environ["HOME"] = home
+            os.fchdir(folder)
+            os.close(folder)
 
     def _hear(self, event: str, args: tuple[Any, ...]) -> None:
         if (check := self._checks.get(event)) is not None:
             check(sys._getframe(1), *args)
+
+    def _check_text(self, caller: FrameType | None, *_: Any) -> None:
+        while caller is not None and _module(caller) == "ast":
+            caller = caller.f_back
+        if caller is not None and _module(caller).startswith(_EVALUATORS):
+            _refuse("evaluate a text")
 
     def _check_code(self, caller: FrameType | None, *_: Any) -> None:
         if caller is not None and _module(caller).partition(".")[0] in _GENERATORS:
@@ -136,34 +124,11 @@ class Guard:
     def _is_trusted(self, path: Any) -> bool:
         return isinstance(path, str) and os.path.abspath(path).startswith(self._trusted)
 
-    def _import_away(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """`__import__`, in the place of the builtin: modules read settings where they are first imported."""
-        if self._away:
-            return self._import(name, *args, **kwargs)
+    def _import_checked(self, name: str, *args: Any, **kwargs: Any) -> Any:
         caller = sys._getframe(1)
         if _module(caller) in _RESOLVERS and caller.f_code.co_name != "<module>":
-            _refuse(f"call what a file names, of {name}")
-        known = sys.modules.get(name)
-        if known is not None and all(hasattr(known, member) for member in (args[2] if len(args) > 2 else None) or ()):
-            return self._import(name, *args, **kwargs)
-        with self._away_from_home():
-            return self._import(name, *args, **kwargs)
-
-    @contextmanager
-    def _away_from_home(self) -> Iterator[None]:
-        """Be where no file of the program is, as far as modules look for settings."""
-        folder, home = _open(".", os.O_RDONLY), os.environ.get("HOME", "")
-        self._away = True
-        try:
-            _chdir("/")
-            if os.getpid() == _FIRST:
-                os.environ["HOME"] = _HOME
-            yield
-        finally:
-            self._away = False
-            os.environ["HOME"] = home
-            _fchdir(folder)
-            _close(folder)
+            _refuse(f"call what a text names, of {name}")
+        return self._import(name, *args, **kwargs)
 
 
 def _module(frame: FrameType) -> str:
@@ -171,4 +136,4 @@ def _module(frame: FrameType) -> str:
 
 
 def _refuse(what: str) -> NoReturn:
-    raise NotPlainError(f"the tests would {what}, which the program may have written; they cannot be judged")
+    raise NotPlainError(f"the tests would {what}, which the program may have written; they cannot be judged sealed")

@@ -22,11 +22,11 @@ class LoadError(Exception):
         self.reason = reason
 
 
-def new_module() -> ModuleType:
-    """An empty module under the name that BigCodeBench's own judge uses, with the names that it defines."""
-    module = ModuleType(MODULE)
-    module.__dict__.update(__file__=f"{MODULE}.py", __package__=None)
-    sys.modules[MODULE] = module
+def new_module(name: str = MODULE) -> ModuleType:
+    """An empty module, by default under the name that BigCodeBench's own judge uses, with the names that it defines."""
+    module = ModuleType(name)
+    module.__dict__.update(__file__=f"{name}.py", __package__=None)
+    sys.modules[name] = module
     return module
 
 
@@ -41,7 +41,8 @@ def run_source(source: str, module: ModuleType, filename: str) -> None:
 
 def run_code(code: CodeType, source: str, module: ModuleType, filename: str) -> None:
     """Run `code`, which was compiled from `source`, in `module`. Raises LoadError like `run_source`."""
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    if source:
+        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     try:
         exec(code, module.__dict__)
     except MemoryError as error:

@@ -8,6 +8,7 @@ import linecache
 import marshal
 import os
 import pickle
+import re
 import socket
 import sys
 from collections.abc import Sequence
@@ -15,20 +16,19 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from .. import AT_FORK
-from ..ipc.suite import Suite
-from ..ipc.wire import ChannelClosedError, LineReader, VerdictWriter, framed, read_whole, send_line
-from ..jail.meter import Meter
-from .candidate import Host, MakeHost, serve
+from .. import AT_FORK, PROGRAM, WATCH
+from ..ipc.wire import ChannelClosedError, LineReader, Suite, VerdictWriter, framed, read_whole, send_line
+from ..jail.limits import Meter
+from .candidate import serve
 from .guard import Guard
 from .loading import MODULE, LoadError, load_candidate, new_module, run_code
-from .proxy import Candidate, connect
-from .shared_candidate import SharedHost
-from .shared_proxy import SharedCandidate
+from .proxy import connect
 from .testing import run_tests
+from .watch import Watch
 
+_TESTS = "__tests__"
 _WORLD = {"os": os, "sys": sys, "environ": os.environ}
-"""What tests and programs find in their module where they share a world, as with BigCodeBench's own judge."""
+"""What tests and programs find in their module where they share it, as with BigCodeBench's own judge."""
 _MOST_CPU_S, _MOST_BYTES = 0.5, 4 << 20
 """CPU time that T has used, and memory that it has held beyond what it was forked with, when it is given up."""
 
@@ -45,7 +45,7 @@ def tests(orders: socket.socket) -> None:
         while True:
             order, (channel, *files) = reader.read()
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=channel) as connection:
-                had_plain_answers = _test(connection, order, files, meter, guard)
+                had_plain_answers = _test(connection, order, files, guard)
             for file in files:
                 os.close(file)
             sys.modules.pop(MODULE, None)
@@ -58,31 +58,19 @@ def tests(orders: socket.socket) -> None:
             gc.collect()  # what this ends may print, for one: the next program's tests would be said to have done it
 
 
-def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], own: Meter, guard: Guard) -> bool:
+def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], guard: Guard) -> bool:
     """Run the tests of an order; whether nothing is left of them, and the candidate answered but plain values."""
     tests_file, verdicts, report = files
     out = VerdictWriter(verdicts, order["nonce"], report)
     suite = Suite(*marshal.loads(read_whole(tests_file)))
     module = new_module()
     try:
-        kind_of: type[Candidate] = Candidate
-        if order["isolation"] == "shared":
-            kind_of = SharedCandidate
-            if "mock" in suite.source:
-                importlib.import_module("unittest.mock")  # whose patches are followed from now on
-            module.__dict__.update(_WORLD)
-        source = suite.source
-        follows = {"follow_random": "seed" in source, "may_stop": "StopIteration" in source}
-        candidate = connect(channel, order["entry_point"], guard, kind_of, **follows)
-        module.__dict__.update(
-            candidate.names(suite.free, suite.members), **{order["entry_point"]: candidate.entry_point}
-        )
-        if isinstance(candidate, SharedCandidate):
-            module.__dict__["__getattr__"] = candidate.module_name
-            candidate.share_imports(suite.imports)
+        candidate = connect(channel, order["entry_point"], may_stop="StopIteration" in suite.source)
     except LoadError as error:
         out.unloadable(error.status, error.reason)
         return True
+    module.__dict__[order["entry_point"]] = candidate.entry_point
+    guard.import_modules(suite.modules)
     try:
         run_code(suite.code, suite.source, module, "tests.py")
     except LoadError as error:
@@ -91,17 +79,12 @@ def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], o
         out.unloadable(status, f"the tests could not be loaded: {error.reason}")
         return False
     out.send("loaded")
-
-    def spent() -> tuple[float, int]:
-        cpu_s, peak_bytes = own()
-        return cpu_s + candidate.used[0], max(peak_bytes, candidate.used[1])
-
-    run_tests(module, suite.names, order["todo"], out, spent)
+    run_tests(module, suite.names, order["todo"], out)
     return candidate.is_plain
 
 
 def candidate(orders: socket.socket, channel: socket.socket) -> None:
-    """C: holds the candidate and answers T's calls; or, with isolation `in_process`, runs the tests itself."""
+    """C: holds the candidate and answers T's calls; or, where tests are judged open, runs them itself."""
     _be_forkable()
     rehearse()
     try:
@@ -110,36 +93,73 @@ def candidate(orders: socket.socket, channel: socket.socket) -> None:
         return
     finally:
         orders.close()
-    if order["isolation"] == "in_process":
+    if order["isolation"] == "open":
         channel.close()
-        _in_process(order, *files)
+        _open(order, *files)
         return
-    source, module = read_whole(*files).decode("utf-8", "surrogatepass"), new_module()
-    make_host: MakeHost = Host
-    if order["isolation"] == "shared":
-        make_host = partial(SharedHost, file=files[0])
-        module.__dict__.update(_WORLD)
-    serve(channel, source, order["entry_point"], module, make_host)
+    serve(channel, read_whole(*files).decode("utf-8", "surrogatepass"), order["entry_point"], new_module())
 
 
-def _in_process(order: dict[str, Any], code_file: int, tests_file: int, verdicts: int, report: int) -> None:
-    """The candidate and the tests in one module."""
+_MAY_FAIL = re.compile(
+    r"AssertionError|expectedFailure|failureException|except\s*:|(except|suppress|assertRaises)\b.*Exception\b"
+)
+"""Tests that may catch what their own assertions raise."""
+_PACKAGE = __name__.partition(".")[0]
+
+
+def _open(order: dict[str, Any], code_file: int, tests_file: int, verdicts: int, report: int) -> None:
+    """The candidate and the tests in one process, each in a module of its own."""
     suite = Suite(*marshal.loads(read_whole(tests_file)))
+    source = read_whole(code_file).decode("utf-8", "surrogatepass")
     out = VerdictWriter(verdicts, order["nonce"], report)
-    module = new_module()
-    module.__dict__.update(_WORLD)
+    missing = False
+    for name in suite.modules:
+        try:
+            importlib.import_module(name)
+        except Exception:  # the tests will say so themselves
+            missing = True
+    if missing:
+        out.send("missing")  # now, before the program could have to do with it
+    meant = {}
+    for name, (module, member) in suite.meant:
+        meant[name] = importlib.import_module(module)
+        meant[name] = getattr(meant[name], member) if member else meant[name]
+    program, tests = new_module(), new_module(_TESTS)
+    program.__dict__.update(_WORLD)
+    for name in [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]:
+        del sys.modules[name]
+    uses = [*suite.modules, *(module for _, (module, _) in suite.meant)]
+    watch = Watch(tells="ANY" in suite.source, sets=suite.sets, uses=uses, tell=partial(out.unloadable, "tampered"))
     try:
-        load_candidate(read_whole(code_file).decode("utf-8", "surrogatepass"), order["entry_point"], module)
-        run_code(suite.code, suite.source, module, "tests.py")
+        load_candidate(source, order["entry_point"], program)
+        if found := watch.tampering():
+            out.unloadable("tampered", found)
+            return
+        sys.modules[MODULE] = program
+        tests.__dict__.update(_WORLD | meant | {"__name__": MODULE, WATCH: watch, PROGRAM: program})
+        tests.__dict__[order["entry_point"]] = program.__dict__[order["entry_point"]]
     except LoadError as error:
         out.unloadable(error.status, error.reason)
         return
+    try:
+        run_code(suite.code, "", tests, "tests.py")
+    except LoadError as error:
+        out.unloadable("broken" if missing else error.status, f"the tests could not be loaded: {error.reason}")
+        return
+    if found := watch.tampering():  # by what the tests import of the program's, as of a repository's files
+        out.unloadable("tampered", found)
+        return
     out.send("loaded")
-    run_tests(module, suite.names, order["todo"], out, Meter())
+    for one in vars(tests).values():
+        if isinstance(one, type) and one.__module__ == MODULE:
+            one.__module__ = _TESTS  # where unittest looks for fixtures; their `__name__` is what they patch
+    program.__dict__.update({name: tests.__dict__[name] for name in suite.imports if name in tests.__dict__})
+    watch.keep(tests)
+    run_tests(tests, suite.names, order["todo"], out, watch, may_fail=bool(_MAY_FAIL.search(suite.source)))
 
 
 _ORDER = b'{"entry_point": "f"}\n'
-_CALL = framed(b"c", pickle.dumps({"operation": "call", "object": 0, "args": ([1],), "kwargs": {}}))
+_CALL = framed(b"c", pickle.dumps({"args": ([1],), "kwargs": {}, "known": {0: 0}, "next": 1}))
 
 
 def rehearse() -> None:
@@ -151,7 +171,7 @@ def rehearse() -> None:
         LineReader(own).read()
         tests.sendall(_CALL)
         tests.shutdown(socket.SHUT_WR)
-        serve(own, "def f(numbers): return [n + 1 for n in numbers]", "f", new_module(), Host)
+        serve(own, "def f(numbers): return [n + 1 for n in numbers]", "f", new_module())
     sys.stdout, sys.stderr = streams
     del sys.modules[MODULE]
     linecache.cache.pop("solution.py", None)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from .. import MOST_WALLS
 from ..ipc.wire import ChannelClosedError, LineReader, send_line
 from ..jail.limits import Jail
 from .attempt import AbandonedError, Attempt, Ending, Job
@@ -30,6 +31,7 @@ class Slot:
         self._channel = channel
         self._jail = jail
         self._limits = limits
+        self._stuck = False
         self._tests = TestProcess(jail)
         self._ready: Attempt | None = Attempt(jail, limits, self._tests)
 
@@ -49,6 +51,8 @@ class Slot:
                     for file in files:
                         os.close(file)
                 send_line(self._channel, {"id": order["id"], **verdict})
+                if self._stuck:
+                    os._exit(1)  # another takes its place, which has none of the program
             except (ChannelClosedError, AbandonedError, BrokenPipeError):
                 return
             with suppress(OSError, RuntimeError):  # what stands in the way now is said if it still does then
@@ -64,7 +68,8 @@ class Slot:
     def _judge(self, job: Job) -> dict[str, Any]:
         """Verdicts of all tests; a test that ends or hangs its process costs itself, the rest run in a new attempt."""
         begin = time.monotonic()
-        deadline = begin + job.wall_s
+        wall_s = self._limits["wall_s"]
+        deadline, latest = begin + wall_s, begin + MOST_WALLS * wall_s
         verdicts: dict[int, dict[str, Any]] = {}
         cpu_s, peak_bytes, losses = 0.0, 0, 0
         status, reason = "ok", ""
@@ -72,16 +77,17 @@ class Slot:
             attempt = self._next_attempt()
             try:
                 attempt.start(job, todo)
-                ending = attempt.watch(deadline, self._channel)
+                ending = attempt.watch(deadline, latest, self._channel)
             except (OSError, RuntimeError) as error:  # one of its processes ended before it was told anything
                 if losses >= _MOST_LOSSES:
                     raise
                 ending = Ending("lost", str(error))
             finally:
-                attempt.close()
+                self._stuck = not attempt.close()
+            deadline = min(latest, deadline + attempt.waited_s)
             cpu_s, peak_bytes = cpu_s + attempt.cpu_s, max(peak_bytes, attempt.peak_bytes)
             verdicts |= attempt.verdicts
-            if ending.kind == "lost" and losses < _MOST_LOSSES and time.monotonic() < deadline:
+            if ending.kind == "lost" and losses < _MOST_LOSSES and time.monotonic() < deadline and not self._stuck:
                 losses += 1
                 continue
             if ending.kind == "lost":
@@ -95,9 +101,12 @@ class Slot:
             if ending.test is not None:
                 verdicts.setdefault(ending.test, {"outcome": ending.kind, "message": ending.reason})
             exhausted = sum(verdict["outcome"] == "memory" for verdict in verdicts.values()) >= MEMORY_FAULTS
-            if ending.test is None or exhausted or time.monotonic() >= deadline:
+            if self._stuck or ending.test is None or exhausted or time.monotonic() >= deadline:
                 not_run = {"outcome": "not_run", "message": ending.reason}
                 verdicts |= {test: not_run for test in todo if test not in verdicts}
+            if ending.kind == "tampered":
+                forged = {"outcome": "failed", "message": "the program tampers with its tests"}
+                verdicts = {test: forged if one["outcome"] == "passed" else one for test, one in verdicts.items()}
         tests = [verdicts[test] for test in range(job.total)]
         if status == "ok" and any(verdict["outcome"] == "memory" for verdict in tests):
             status = "memory"

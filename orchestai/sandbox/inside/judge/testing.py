@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import time
 import unittest
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..ipc.exceptions import MAX_MESSAGE, describe
 from ..ipc.output import Captured
-from ..ipc.verdicts import Elsewhere
 from ..ipc.wire import VerdictWriter
-
-Spent: TypeAlias = Callable[[], tuple[float, int]]
-"""CPU seconds and peak of bytes of the processes that run the tests, so far; see `Meter`."""
+from .watch import Watch
 
 MAX_OUTPUT = 2000
 """Characters kept of what a test prints."""
@@ -23,39 +20,25 @@ MEMORY_FAULTS = 2
 """Tests of a program that may run out of memory before the others are given up."""
 
 
-class Measures:
-    """What one test after the other takes and prints."""
-
-    def __init__(self, spent: Spent) -> None:
-        self._printed = Captured("stdout", "stderr")
-        self._spent = spent
-
-    def begin(self) -> None:
-        self._printed.take()
-        self._started = time.perf_counter()
-        self._cpu_s, _ = self._spent()
-
-    def end(self) -> dict[str, Any]:
-        cpu_s, peak = self._spent()
-        return {
-            "wall_s": time.perf_counter() - self._started,
-            "cpu_s": cpu_s - self._cpu_s,
-            "peak_mb": peak / (1 << 20),
-            "output": self._printed.take()[:MAX_OUTPUT],
-        }
-
-
 class Recorder(unittest.TestResult):
     """Sends `start` and `end` with the test's number; the outcome is `passed` only if unittest says success.
 
-    `end` also says how long the test took, what it used and what it printed.
+    `end` also says how long the test took and what it printed.
     """
 
     def __init__(
-        self, numbers: dict[unittest.TestCase, int], verdicts: VerdictWriter, memory_faults: int, measures: Measures
+        self,
+        numbers: dict[unittest.TestCase, int],
+        verdicts: VerdictWriter,
+        memory_faults: int,
+        printed: Captured,
+        watch: Watch | None,
+        may_fail: bool,
     ) -> None:
         super().__init__()
-        self._measures = measures
+        self._watch = watch
+        self._may_fail = may_fail
+        self._printed = printed
         self.memory_faults = memory_faults
         self._numbers = {id(test): number for test, number in numbers.items()}
         self._verdicts = verdicts
@@ -66,15 +49,27 @@ class Recorder(unittest.TestResult):
 
     def startTest(self, test: unittest.TestCase) -> None:  # noqa: N802
         super().startTest(test)
-        self._measures.begin()
+        if self._watch is not None:
+            self._watch.begin()
+        self._printed.take()
+        self._started = time.perf_counter()
         self._verdicts.send("start", test=self._numbers[id(test)])
 
     def stopTest(self, test: unittest.TestCase) -> None:  # noqa: N802
         super().stopTest(test)
         outcome, message = (self._outcome, self._message) if self._outcome else ("error", "unittest gave no verdict")
         self.unheard.discard(self._numbers[id(test)])
-        figures = self._measures.end()
-        self._verdicts.end(self._numbers[id(test)], outcome, message, **figures)
+        if self._watch is not None:
+            if outcome == "passed" and (
+                objection := self._watch.objection(test._testMethodName, may_fail=self._may_fail)
+            ):
+                outcome, message = "failed", objection
+            if sign := self._watch.tampering():
+                self._verdicts.unloadable("tampered", sign)
+                self.stop()
+                return
+        wall_s, output = time.perf_counter() - self._started, self._printed.take()[:MAX_OUTPUT]
+        self._verdicts.end(self._numbers[id(test)], outcome, message, wall_s=wall_s, output=output)
         self._outcome = self._message = ""
         self.memory_faults += outcome == "memory"
         if self.memory_faults >= MEMORY_FAULTS:
@@ -126,29 +121,34 @@ def _run_all(cases: dict[unittest.TestCase, int], recorder: Recorder) -> None:
 
 
 def run_tests(
-    module: ModuleType, names: Sequence[str], numbers: Sequence[int], verdicts: VerdictWriter, spent: Spent
+    module: ModuleType,
+    names: Sequence[str],
+    numbers: Sequence[int],
+    verdicts: VerdictWriter,
+    watch: Watch | None = None,
+    *,
+    may_fail: bool = False,
 ) -> None:
     """Run the tests `names[i]` ("Class.method") for i in `numbers`; each of them gets a verdict.
 
+    With a `watch`, what it has seen decides as well; `may_fail`: tests that pass may have caught failures themselves.
     After MEMORY_FAULTS tests that ran out of memory none is run: filling the memory takes seconds.
     """
     groups: dict[str, list[int]] = {}
     for number in numbers:
         groups.setdefault(names[number].partition(".")[0], []).append(number)
     faults = 0
-    measures = Measures(spent)
+    printed = Captured("stdout", "stderr")
     for class_name, group in groups.items():
         cls = module.__dict__.get(class_name)
         cases: dict[unittest.TestCase, int] = {}
         for number in group:
             method = names[number].partition(".")[2]
-            if isinstance(cls, type) and issubclass(type(getattr(cls, method, None)), Elsewhere):
-                verdicts.end(number, "error", "a function of the program's stands for this test")
-            elif isinstance(cls, type) and issubclass(cls, unittest.TestCase) and hasattr(cls, method):
+            if isinstance(cls, type) and issubclass(cls, unittest.TestCase) and hasattr(cls, method):
                 cases[cls(method)] = number
             else:
                 verdicts.end(number, "error", "the loaded tests do not have this one")
-        recorder = Recorder(cases, verdicts, faults, measures)
+        recorder = Recorder(cases, verdicts, faults, printed, watch, may_fail)
         if faults < MEMORY_FAULTS:
             _run_all(cases, recorder)
             faults = recorder.memory_faults

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from contextlib import ExitStack
 from typing import Any, Protocol
 
 from pydantic_core import to_json
@@ -12,13 +13,57 @@ from starlette.types import Receive, Scope, Send
 
 from orchestai.answering import Event, RunResult
 from orchestai.serving.api.caller import Caller
-from orchestai.serving.api.errors import ApiError, error_of
-from orchestai.serving.api.http import LEFT, left
+from orchestai.serving.api.errors import LEFT, ApiError, error_of, left
 from orchestai.serving.api.requests.asked import Asked
-from orchestai.serving.api.running import RunningRequest
 from orchestai.serving.api.service import Service
 
+
+class RunningRequest:
+    """Begins when it is made, and holds its place until it is closed.
+
+    Raises:
+        ApiError: there is no place.
+    """
+
+    def __init__(self, service: Service, asked: Asked, caller: Caller) -> None:
+        self._place = ExitStack()
+        self._place.enter_context(service.place())
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._running = asyncio.ensure_future(service.run(asked, caller, self._events.put_nowait))
+        self._running.add_done_callback(lambda done: self._events.put_nowait(None))
+
+    async def next(self, within_s: float) -> Event | None:
+        """The next event; None where nothing happened in this time, or the run has ended.
+
+        Without `asyncio.wait_for`, which before Python 3.12 may swallow a cancellation.
+        """
+        silence = asyncio.get_running_loop().call_later(within_s, self._events.put_nowait, None)
+        try:
+            return await self._events.get()
+        finally:
+            silence.cancel()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there is a result and all events were read."""
+        return self._running.done() and self._events.empty()
+
+    def result(self) -> RunResult:
+        """What the run gave, once it has ended; raises what it raised."""
+        return self._running.result()
+
+    async def close(self) -> None:
+        """Cancel what still runs, wait until it is settled, and give the place back."""
+        self._running.cancel()
+        try:
+            await asyncio.gather(self._running, return_exceptions=True)
+        finally:
+            self._place.close()
+
+
 _KEEP_ALIVE = b": keep-alive\n\n"
+KEEP_ALIVE_S = 10.0
+"""A stream in which nothing else happened for so long gets a comment, so that nobody takes it for dead."""
 _UNREAD_S = 60.0
 """How long a client may leave what was sent unread."""
 
@@ -48,13 +93,13 @@ async def open_stream(service: Service, asked: Asked, caller: Caller, rendering:
     """
     running = RunningRequest(service, asked, caller)
     try:
-        first = await running.next(service.config.keep_alive_s)
+        first = await running.next(KEEP_ALIVE_S)
         if first is None and running.has_ended:
             running.result()
     except BaseException:
         await running.close()
         raise
-    return EventStream(asked.run_id, running, first, rendering, service.config.keep_alive_s)
+    return EventStream(asked.run_id, running, first, rendering)
 
 
 class EventStream(Response):
@@ -64,9 +109,7 @@ class EventStream(Response):
         status_code: `LEFT` once the client has left.
     """
 
-    def __init__(
-        self, run_id: str, running: RunningRequest, first: Event | None, rendering: Rendering, keep_alive_s: float
-    ) -> None:
+    def __init__(self, run_id: str, running: RunningRequest, first: Event | None, rendering: Rendering) -> None:
         super().__init__(
             headers={
                 "content-type": "text/event-stream; charset=utf-8",
@@ -78,7 +121,6 @@ class EventStream(Response):
         self._running = running
         self._first = first
         self._rendering = rendering
-        self._keep_alive_s = keep_alive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send(send))
@@ -111,7 +153,7 @@ class EventStream(Response):
             while True:
                 if event is not None:
                     yield b"".join(self._rendering.event(event))
-                event = await self._running.next(self._keep_alive_s)
+                event = await self._running.next(KEEP_ALIVE_S)
                 if event is None and self._running.has_ended:
                     yield b"".join(self._rendering.ending(self._running.result()))
                     return

@@ -11,8 +11,7 @@ from orchestai.execution.contract.receipt import Receipt
 from orchestai.execution.events import AnswerPiece, AnswerReady
 from orchestai.serving.api.errors import ApiError
 from orchestai.serving.api.replies.accounting import summary, total_tokens, usage_fields
-from orchestai.serving.api.replies.chat import is_whole
-from orchestai.serving.api.replies.chat_stream import untold
+from orchestai.serving.api.replies.chat import is_whole, untold
 from orchestai.serving.api.replies.event_stream import server_sent
 from orchestai.serving.api.requests.asked import Asked
 from orchestai.serving.api.requests.tools import response_calls

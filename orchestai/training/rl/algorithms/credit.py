@@ -6,9 +6,8 @@ in standard deviations or not, ...) is up to the algorithm; which rewards, and w
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -19,7 +18,7 @@ from orchestai.errors import UserError
 from orchestai.outcome import Reward
 from orchestai.training.rl.algorithms import formulas
 from orchestai.training.rl.algorithms.formulas import GroupAdvantages
-from orchestai.types import Episode, TokenDecisions, Trajectory
+from orchestai.types import Episode, Trajectory
 
 Compare: TypeAlias = Callable[[Tensor, Tensor, Tensor | None], GroupAdvantages]
 """From (rows,) rewards and (rows,) integer ids of groups and of units, of which each counts once in its group however
@@ -37,11 +36,9 @@ class Acts(NamedTuple):
         role_reward: float64; of the trajectory where it has its own, else of the episode.
         reward: float64; the act's own, 0 where it has none.
         rewarded: bool; whether it has one.
-        shaping: float64; what is added for how the act was written, not for what came of it (0, unless set).
         group: int64; the same for acts of one role in episodes that are compared.
         place: int64; likewise, of the same turn number.
         node: int64; likewise, where the workflow said which acts belong together; else `place`.
-        context: int64; `place`, after the same prompt.
     """
 
     attempt: Tensor
@@ -52,11 +49,9 @@ class Acts(NamedTuple):
     role_reward: Tensor
     reward: Tensor
     rewarded: Tensor
-    shaping: Tensor
     group: Tensor
     place: Tensor
     node: Tensor
-    context: Tensor
 
 
 def acts_of(trajectories: Sequence[tuple[Episode, Trajectory]]) -> Acts:
@@ -90,21 +85,12 @@ def acts_of(trajectories: Sequence[tuple[Episode, Trajectory]]) -> Acts:
         ),
         reward=numbers([turn.reward or 0.0 for *_, turn in every]),
         rewarded=torch.tensor([turn.reward is not None for *_, turn in every], dtype=torch.bool),
-        shaping=torch.zeros(len(every), dtype=torch.float64),
         group=named(groups),
         place=named(places),
         node=named(
             [
                 (group, turn.group) if turn.group else place
                 for group, place, (*_, turn) in zip(groups, places, every, strict=True)
-            ]
-        ),
-        context=named(
-            [
-                (*place, turn.decisions.prompt.numpy().tobytes())
-                if isinstance(turn.decisions, TokenDecisions)
-                else place
-                for place, (*_, turn) in zip(places, every, strict=True)
             ]
         ),
     )
@@ -121,21 +107,19 @@ class Credit:
 
     Attributes:
         rule: see the functions below, which have its name.
-        turn_advantage_coef: turn: weight of an act's own advantage beside the outcome's, in acts before the last.
+        turn_advantage_coef: turn: weight of an act's own advantage beside the outcome's, but for the last of several.
         gamma: return_to_go: discount per turn.
         unit: rewards are divided by it before a critic learns to foresee them.
-        decoupled: whether an episode's named rewards are compared one by one (`decoupled`).
-        whiten: whether what comes of that is divided by its standard deviation over the batch.
         by_step: whether a decision is credited with what its own step of a plan earned (`step_advantages`).
+        telling: share of `unit` by which plans must differ that differ in cost and latency alone.
     """
 
     rule: CreditRule = "role"
     turn_advantage_coef: float = 1.0
     gamma: float = 1.0
     unit: float = 1.0
-    decoupled: bool = False
-    whiten: bool = True
     by_step: bool = False
+    telling: float = 0.0
 
     def advantages(self, acts: Acts, compare: Compare) -> GroupAdvantages:
         """(acts,) advantages; groups without any are flat."""
@@ -147,19 +131,17 @@ class Credit:
             return turn(acts, compare, self.turn_advantage_coef)
         if self.rule == "return_to_go":
             return return_to_go(acts, compare, self.gamma)
-        if self.rule == "joint":
-            return joint(acts)
-        return context(acts, compare)
+        return joint(acts)
 
     def ignored(self, acts: Acts) -> list[str]:
         """Rewards that were given and that the rule does not look at."""
         own = acts.role_reward != acts.outcome
-        if self.rule in ("joint", "context"):  # seen where an act has no reward of its own
+        if self.rule == "joint":  # seen where an act has no reward of its own
             own = own & ~torch.isin(acts.trajectory, acts.trajectory[~acts.rewarded])
         given = {
-            "roles": self.rule in ("outcome", "joint", "context") and bool(own.any()),
+            "roles": self.rule in ("outcome", "joint") and bool(own.any()),
             "acts": self.rule in ("outcome", "role") and bool(acts.rewarded.any()),
-            "last acts": self.rule == "turn" and bool((acts.rewarded & acts.last).any()),
+            "last acts": self.rule == "turn" and bool((acts.rewarded & acts.last & (acts.number > 0)).any()),
         }
         return [name for name, ignored in given.items() if ignored]
 
@@ -170,9 +152,9 @@ class Credit:
             UserError: the rule compares acts with each other, and has no such thing.
         """
         if self.rule == "outcome":
-            return torch.where(acts.last, acts.outcome, 0.0) + acts.shaping
+            return torch.where(acts.last, acts.outcome, 0.0)
         if self.rule == "role":
-            return torch.where(acts.last, acts.role_reward, 0.0) + acts.shaping
+            return torch.where(acts.last, acts.role_reward, 0.0)
         if self.rule in ("turn", "return_to_go"):
             return earned(acts)
         raise UserError(
@@ -181,51 +163,12 @@ class Credit:
         )
 
 
-def decoupled(episodes: Sequence[Episode], unit: float = 1.0) -> list[Episode]:
-    """Episodes worth the weighted sum of their named rewards in standard deviations above the group's mean, each alone.
-
-    GDPO: Liu et al. 2026 (arXiv 2601.05242); `normalize_then_sum` in TRL, `gdpo` in verl. Summed first, different
-    rewards with the same sum cannot be told apart, and one of a large spread hides the others. The paper divides the
-    sum by its deviation over the batch, which is left to whoever compares these outcomes (`Credit.whiten`). A reward
-    that an attempt lacks is in no mean and no deviation of it; an attempt without any, such as one that spent its
-    budget, has its outcome for each. An invalid plan gave nothing that could be compared: it is worth 1 less than the
-    worst valid plan of its group, one more standard deviation of success.
-
-    Args:
-        unit: the weight that counts as 1, a success.
-    """
-    rewards = [e.reward for e in episodes if e.valid and isinstance(e.reward, Reward)]
-    weights = {name: part.weight / unit for reward in rewards for name, part in reward.parts.items()} or {"": 1.0}
-    number = {group: i for i, group in enumerate(dict.fromkeys(episode.group_id for episode in episodes))}
-    groups = torch.tensor([number[episode.group_id] for episode in episodes], dtype=torch.long)
-    worth = torch.zeros(len(episodes), dtype=torch.float64)
-    for name, weight in weights.items():
-        values = torch.tensor([_part_of(episode, name) for episode in episodes], dtype=torch.float64)
-        worth += weight * formulas.group_advantages(values, groups, ~values.isnan()).values
-    valid = torch.tensor([episode.valid for episode in episodes], dtype=torch.bool)
-    worst = torch.zeros(len(number), dtype=worth.dtype).scatter_reduce(0, groups[valid], worth[valid], "amin")
-    worth = torch.where(valid, worth, worst[groups] - 1.0)
-    return [
-        replace(episode, reward=replace(episode.reward, total=value)) if isinstance(episode.reward, Reward) else episode
-        for episode, value in zip(episodes, worth.tolist(), strict=True)
-    ]
-
-
-def _part_of(episode: Episode, name: str) -> float:
-    """NaN where it has none."""
-    if not isinstance(episode.reward, Reward) or not episode.valid:
-        return math.nan
-    if not episode.reward.parts:
-        return episode.reward.total
-    return episode.reward.parts[name].value if name in episode.reward.parts else math.nan
-
-
 def outcome(acts: Acts, compare: Compare) -> GroupAdvantages:
     """Every act is credited with its episode's reward, whatever its role earned (GRPO, arXiv 2402.03300).
 
     Compared among the attempts of one role and task.
     """
-    return _of_trajectories(acts, acts.outcome + _shaping_in_all(acts), compare)
+    return _of_trajectories(acts, acts.outcome, compare)
 
 
 def role(acts: Acts, compare: Compare) -> GroupAdvantages:
@@ -233,21 +176,21 @@ def role(acts: Acts, compare: Compare) -> GroupAdvantages:
 
     Compared among the trajectories of one role and task; those of one attempt count together as one.
     """
-    return _of_trajectories(acts, acts.role_reward + _shaping_in_all(acts), compare)
+    return _of_trajectories(acts, acts.role_reward, compare)
 
 
 def turn(acts: Acts, compare: Compare, turn_advantage_coef: float) -> GroupAdvantages:
-    """MT-GRPO: A_k = A(outcome) + turn_advantage_coef A(turn reward), and A(outcome) alone for the last act.
+    """MT-GRPO: A_k = A(outcome) + turn_advantage_coef A(turn reward); for the last of several acts, A(outcome) alone.
 
     Zeng et al. 2025, "Reinforcing multi-turn reasoning in LLM agents via turn-level credit assignment" (arXiv
-    2505.11821), which has two turns; here with any number. Turn rewards are compared among acts of one role, task and
-    turn number that have one; outcomes (`role`) among trajectories. An attempt of one turn has its outcome's advantage.
+    2505.11821), which has two turns; here with any number. Turn rewards are compared among all acts of one role, task
+    and turn number, where one without a reward has 0: who answers at once is below who calls. Outcomes (`role`) are
+    compared among trajectories.
     """
     final = role(acts, compare).values
-    own = torch.zeros_like(final)
-    some = acts.rewarded
-    own[some] = compare(_own(acts)[some], acts.place[some], acts.attempt[some]).values
-    return _with_flat(torch.where(acts.last, final, final + turn_advantage_coef * own), acts.group)
+    own = compare(torch.where(acts.rewarded, acts.reward, 0.0), acts.place, acts.attempt).values
+    answer = acts.last & (acts.number > 0)
+    return _with_flat(torch.where(answer, final, final + turn_advantage_coef * own), acts.group)
 
 
 def return_to_go(acts: Acts, compare: Compare, gamma: float) -> GroupAdvantages:
@@ -276,29 +219,13 @@ def joint(acts: Acts) -> GroupAdvantages:
     return formulas.group_advantages(_own(acts), acts.node, everything, scale="none")
 
 
-def context(acts: Acts, compare: Compare) -> GroupAdvantages:
-    """Acts of one role and turn are compared where they answered the same prompt, token by token.
-
-    AT-GRPO: Zhao et al. 2025, "Stronger-MAS" (arXiv 2510.11062). Credited is the act's own reward, or its role's where
-    it has none. An act whose prompt no other had teaches nothing. Every act counts, since those after one prompt may
-    all be of one attempt.
-    """
-    return compare(_own(acts), acts.context, None)
-
-
 def earned(acts: Acts) -> Tensor:
-    """(acts,) the act's own reward with its shaping, and after the last the role's or the episode's."""
-    return acts.reward + acts.shaping + torch.where(acts.last, acts.role_reward, 0.0)
+    """(acts,) the act's own reward, and after the last the role's or the episode's."""
+    return acts.reward + torch.where(acts.last, acts.role_reward, 0.0)
 
 
 def _own(acts: Acts) -> Tensor:
-    return torch.where(acts.rewarded, acts.reward, acts.role_reward) + acts.shaping
-
-
-def _shaping_in_all(acts: Acts) -> Tensor:
-    """(acts,) the sum over each act's trajectory."""
-    summed = torch.zeros_like(acts.shaping).index_add(0, acts.trajectory, acts.shaping)
-    return summed[acts.trajectory]
+    return torch.where(acts.rewarded, acts.reward, acts.role_reward)
 
 
 def _of_trajectories(acts: Acts, rewards: Tensor, compare: Compare) -> GroupAdvantages:

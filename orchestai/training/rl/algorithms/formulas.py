@@ -6,25 +6,27 @@ here knows a model or a configuration.
 
 Sources (arXiv): GRPO (Shao et al. 2024, 2402.03300), Dr. GRPO (Liu et al. 2025, 2503.20783), DAPO (Yu et al. 2025,
 2503.14476), GSPO (Zheng et al. 2025, 2507.18071), CISPO (MiniMax 2025, 2506.13585), RLOO (Kool et al. 2019; Ahmadian et
-al. 2024, 2402.14740), PPO (Schulman et al. 2017, 1707.06347), dual clip (Ye et al. 2020, 1912.09729), GAE (Schulman et
-al. 2016, 1506.02438), KL estimators (Schulman 2020, joschu.net/blog/kl-approx.html), slots of high entropy (Wang et al.
-2025, 2506.01939).
+al. 2024, 2402.14740), PPO (Schulman et al. 2017, 1707.06347), GAE (Schulman et al. 2016, 1506.02438), KL estimators
+(Schulman 2020, joschu.net/blog/kl-approx.html).
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
-Scale: TypeAlias = Literal["group", "batch", "none"]
+Scale: TypeAlias = Literal["group", "none"]
 Level: TypeAlias = Literal["token", "sequence"]
 Surrogate: TypeAlias = Literal["clip", "cispo", "reinforce"]
-KL: TypeAlias = Literal["k1", "k2", "k3"]
-Mode: TypeAlias = Literal["sequence_mean", "sequence_sum", "slot_mean", "constant_length", "rollout_mean"]
+KL: TypeAlias = Literal["k1", "k3"]
+Mode: TypeAlias = Literal["sequence_mean", "sequence_sum", "slot_mean", "constant_length"]
+
+
+_ROUNDING = 1e-9
+"""Rewards that differ by a smaller share of themselves are equal."""
 
 
 class GroupAdvantages(NamedTuple):
@@ -49,7 +51,7 @@ class _Groups(NamedTuple):
     mean: Tensor
     """(groups,) mean over its units of the mean reward of their scorable rows."""
     flat: Tensor
-    """(groups,) bool: at most one unit, or all rewards equal."""
+    """(groups,) bool: at most one unit, or all rewards equal but for rounding."""
     weight: Tensor
     """(rows,) of each row in the mean of its group: those of one unit add up to 1; 0 where a row cannot be scored."""
     unit_mean: Tensor
@@ -68,7 +70,8 @@ def _groups(rewards: Tensor, group_ids: Tensor, scorable: Tensor, unit_ids: Tens
     mean = zeros.index_add(0, index, weight * rewards) / size.clamp(min=1)
     low = zeros.scatter_reduce(0, index[scorable], rewards[scorable], "amin", include_self=False)
     high = zeros.scatter_reduce(0, index[scorable], rewards[scorable], "amax", include_self=False)
-    return _Groups(index, size, mean, (size <= 1) | (low == high), weight, unit_mean)
+    flat = (size <= 1) | (high - low <= _ROUNDING * torch.maximum(low.abs(), high.abs()))
+    return _Groups(index, size, mean, flat, weight, unit_mean)
 
 
 def group_advantages(
@@ -93,7 +96,7 @@ def group_advantages(
         scorable: (rows,) bool; the other rows are in no mean and no deviation, whatever their reward holds.
         unit_ids: (rows,) integers; rows of one unit count as one in the mean and the deviation of their group, each in
             equal parts (several conversations of one attempt, say). None: every row is a unit.
-        scale: divide by the standard deviation of the group, by that of all scorable rows, or by nothing (Dr. GRPO).
+        scale: divide by the standard deviation of the group, or by nothing (Dr. GRPO).
         ddof: 1 divides the variance by n - 1, 0 by n.
         eps: added to the standard deviation.
     """
@@ -103,10 +106,6 @@ def group_advantages(
     if scale == "group":
         squares = torch.zeros_like(groups.mean).index_add(0, groups.of_row, groups.weight * above**2)
         above = above / ((squares / (groups.size - ddof).clamp(min=1)).sqrt()[groups.of_row] + eps)
-    elif scale == "batch" and groups.size.sum() > 1:
-        count = groups.size.sum()
-        squares = groups.weight * (rewards - (groups.weight * rewards).sum() / count) ** 2
-        above = above / ((squares.sum() / (count - ddof)).sqrt() + eps)
     return _without_flat(above, scorable, groups)
 
 
@@ -141,21 +140,6 @@ def at_ends(values: Tensor, act: Tensor, mask: Tensor) -> Tensor:
     ends[:-1] = (acts[1:] != acts[:-1]) | (rows[1:] != rows[:-1])
     placed[rows[ends], slots[ends]] = values[acts[ends]]
     return placed
-
-
-def overlong(lengths: Tensor, limits: Tensor, truncated: Tensor, buffer: int) -> Tensor:
-    """(rows,) from -1 to 0: DAPO's soft overlong punishment (arXiv 2503.14476, equation 13).
-
-    0 up to `buffer` tokens before the limit, from there on linearly to -1 at the limit; -1 for what was cut off.
-
-    Args:
-        lengths: (rows,) tokens.
-        limits: (rows,) most tokens; one that is below `buffer` begins to punish at the first token.
-        truncated: (rows,) bool.
-    """
-    room = limits.clamp(max=buffer)
-    soft = ((limits - room - lengths) / room).clamp(-1, 0)
-    return torch.where(truncated, -torch.ones_like(soft), soft)
 
 
 def returns_to_go(rewards: Tensor, mask: Tensor, gamma: float) -> Tensor:
@@ -215,21 +199,18 @@ class Bounds(NamedTuple):
 
     Attributes:
         low, high: `clip` holds it within [1 - low, 1 + high].
-        delta: dual clip's upper bound where the advantage is negative; None for none.
         max_ratio: upper bound of the weight in `cispo`.
     """
 
     low: float = 0.2
     high: float = 0.2
-    delta: float | None = None
     max_ratio: float = 5.0
 
 
 def policy_loss(kind: Surrogate, logp: Tensor, ratio: Tensor, advantages: Tensor, bounds: Bounds) -> Tensor:
     """(rows, slots) loss whose gradient improves the policy.
 
-    - `clip` (PPO, GRPO, Dr. GRPO, DAPO; GSPO with a sequence ratio): -min(ratio A, clip(ratio, 1 - low, 1 + high) A);
-      with `delta` (dual clip) the first ratio is at most that, which bounds the loss where A < 0.
+    - `clip` (PPO, GRPO, Dr. GRPO, DAPO; GSPO with a sequence ratio): -min(ratio A, clip(ratio, 1 - low, 1 + high) A).
     - `cispo`: -min(ratio, max_ratio) A logp with no gradient through the ratio, so that no slot loses its gradient.
     - `reinforce` (RLOO too): -A logp, right only for samples of the current policy.
 
@@ -238,8 +219,7 @@ def policy_loss(kind: Surrogate, logp: Tensor, ratio: Tensor, advantages: Tensor
     """
     if kind == "clip":
         held = ratio.clamp(1 - bounds.low, 1 + bounds.high)
-        free = ratio if bounds.delta is None else ratio.clamp(max=bounds.delta)
-        return -torch.minimum(free * advantages, held * advantages)
+        return -torch.minimum(ratio * advantages, held * advantages)
     if kind == "cispo":
         return -ratio.detach().clamp(max=bounds.max_ratio) * advantages * logp
     if kind == "reinforce":
@@ -257,30 +237,12 @@ def bounded(kind: Surrogate, ratio: Tensor, advantages: Tensor, bounds: Bounds) 
         return nowhere, ratio > bounds.max_ratio
     if kind == "reinforce":
         return nowhere, nowhere
-    high = (ratio > 1 + bounds.high) & (advantages > 0)
-    if bounds.delta is not None:
-        high |= (ratio > bounds.delta) & (advantages < 0)
-    return (ratio < 1 - bounds.low) & (advantages < 0), high
+    return (ratio < 1 - bounds.low) & (advantages < 0), (ratio > 1 + bounds.high) & (advantages > 0)
 
 
-def high_entropy(entropy: Tensor, mask: Tensor, share: float) -> Tensor:
-    """(rows, slots) bool: the share of the existing slots that has the highest entropy.
-
-    As TRL's `top_entropy_quantile`: those at or above the quantile 1 - share, linearly interpolated. No slot lies
-    between that and the next one above it, so the latter is as good a threshold.
-    """
-    values = entropy[mask]
-    if not len(values):
-        return mask
-    rank = math.ceil((1 - share) * (len(values) - 1))
-    return mask & (entropy >= values.kthvalue(rank + 1).values)
-
-
-def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, clip: float | None) -> Tensor:
+def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, clip: float) -> Tensor:
     """(rows, slots) half the squared error; the larger of plain and with the value held within `clip` of its old."""
     plain = (values - returns) ** 2
-    if clip is None:
-        return plain / 2
     held = old_values + (values - old_values).clamp(-clip, clip)
     return torch.maximum(plain, (held - returns) ** 2) / 2
 
@@ -288,14 +250,12 @@ def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, clip: float 
 def kl(logp: Tensor, reference_logp: Tensor, kind: KL = "k3") -> Tensor:
     """(rows, slots) estimate of KL(policy || reference) from samples of the policy.
 
-    k1 = log p/q is unbiased and may be negative; k2 = (log p/q)^2 / 2 has less variance; k3 = q/p - 1 - log q/p is
+    k1 = log p/q is unbiased and may be negative; k3 = q/p - 1 - log q/p is
     unbiased and never negative.
     """
     difference = reference_logp - logp
     if kind == "k1":
         return -difference
-    if kind == "k2":
-        return difference**2 / 2
     if kind == "k3":
         return difference.exp() - difference - 1
     raise ValueError(f"no KL estimator {kind!r}")
@@ -308,29 +268,15 @@ class StepCounts:
     Attributes:
         sequences: trajectories in the loss, into however many rows each was split.
         slots: existing slots in them.
-        rollouts: episodes that they belong to.
         length: the constant of `constant_length`.
     """
 
     sequences: int
     slots: int
-    rollouts: int
     length: int = 1
 
 
-class Lengths(NamedTuple):
-    """Slots of what a row may be only a part of; (rows,) float each.
-
-    Attributes:
-        sequence: of its trajectory.
-        rollout: of its episode.
-    """
-
-    sequence: Tensor
-    rollout: Tensor
-
-
-def slot_weights(mask: Tensor, mode: Mode, counts: StepCounts, lengths: Lengths) -> Tensor:
+def slot_weights(mask: Tensor, mode: Mode, counts: StepCounts, lengths: Tensor) -> Tensor:
     """(rows, slots) weight of each slot in the loss of one optimizer step; 0 where `mask` is False.
 
     The weights depend on a row and on `counts` alone: however the rows are cut into micro-batches or dealt to
@@ -340,22 +286,22 @@ def slot_weights(mask: Tensor, mode: Mode, counts: StepCounts, lengths: Lengths)
     - `sequence_sum` (REINFORCE, RLOO): mean over trajectories of the sum over a trajectory's slots.
     - `slot_mean` (DAPO, PPO): mean over all slots.
     - `constant_length` (Dr. GRPO): sum over all slots by trajectories times a constant length.
-    - `rollout_mean`: mean over episodes of the mean over an episode's slots.
+
+    Args:
+        lengths: (rows,) float; slots of each row's trajectory.
     """
     exists = mask.to(torch.get_default_dtype())
     if mode == "sequence_mean":
-        return exists / lengths.sequence.clamp(min=1)[:, None] / max(counts.sequences, 1)
+        return exists / lengths.clamp(min=1)[:, None] / max(counts.sequences, 1)
     if mode == "sequence_sum":
         return exists / max(counts.sequences, 1)
     if mode == "slot_mean":
         return exists / max(counts.slots, 1)
     if mode == "constant_length":
         return exists / (max(counts.sequences, 1) * counts.length)
-    if mode == "rollout_mean":
-        return exists / lengths.rollout.clamp(min=1)[:, None] / max(counts.rollouts, 1)
     raise ValueError(f"no aggregation {mode!r}")
 
 
-def aggregate(loss: Tensor, mask: Tensor, mode: Mode, counts: StepCounts, lengths: Lengths) -> Tensor:
+def aggregate(loss: Tensor, mask: Tensor, mode: Mode, counts: StepCounts, lengths: Tensor) -> Tensor:
     """This part's share of the optimizer step's scalar loss: the sum of `loss` under `slot_weights`."""
     return (torch.where(mask, loss, 0.0) * slot_weights(mask, mode, counts, lengths)).sum()

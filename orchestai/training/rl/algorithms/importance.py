@@ -20,13 +20,13 @@ _LARGEST_LOG = 20.0
 
 
 def sampler_weights(
-    logp: Tensor, sampler_logp: Tensor, mask: Tensor, level: Level, bound: Bound, low: float, high: float
+    logp: Tensor, sampler_logp: Tensor, mask: Tensor, level: Level, bound: Bound, largest: float
 ) -> Tensor:
     """(rows, slots) weights that correct for samples of a policy that is not quite the one that is trained.
 
-    A fast sampler computes in another dtype, or has older weights; its samples count as often as the trained
+    A fast sampler computes in another dtype; its samples count as often as the trained
     policy would have drawn them: exp(logp - sampler_logp), per slot, or (`sequence`) the product over the row. A weight
-    outside [low, high] becomes the nearer of them (`truncate`) or 0 (`mask`). 1 where `mask` is False.
+    above `largest` becomes that (`truncate`) or 0 (`mask`). 1 where `mask` is False.
 
     Args:
         logp: (rows, slots) of the policy that is trained, before the first optimizer step on these rows.
@@ -36,10 +36,7 @@ def sampler_weights(
     if level == "sequence":
         difference = difference.sum(1, keepdim=True).expand_as(difference)
     weights = difference.exp()
-    if bound == "truncate":
-        weights = weights.clamp(low, high)
-    else:
-        weights = torch.where((weights >= low) & (weights <= high), weights, 0.0)
+    weights = weights.clamp(max=largest) if bound == "truncate" else torch.where(weights <= largest, weights, 0.0)
     return torch.where(mask, weights, 1.0)
 
 

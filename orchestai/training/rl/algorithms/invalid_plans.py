@@ -1,4 +1,4 @@
-"""Rewards of episodes without a valid plan: below those of every valid plan that they are compared with."""
+"""Rewards of episodes that are invalid (no plan, or a budget spent): below those of all that they are compared with."""
 
 from __future__ import annotations
 

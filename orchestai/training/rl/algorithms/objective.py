@@ -18,6 +18,8 @@ from orchestai.training.rl.batch import Batch
 from orchestai.training.rl.policy import Policy
 from orchestai.types import DecisionKind
 
+_VALUE_CLIP = 0.2
+"""PPO: clip range of the value, in units of a success."""
 METRICS = (
     "loss",
     "policy_loss",
@@ -80,19 +82,18 @@ class Objective(nn.Module):
         self._explore = explore
         self._bounds = recipe.bounds_of(config)
 
-    def forward(self, rows: Batch, counts: StepCounts | None, value_only: bool = False) -> Part | Tensor:
-        """The rows' share of the loss of an optimizer step, or their log-probabilities and entropies.
+    def forward(self, rows: Batch, counts: StepCounts | None) -> Part | Tensor:
+        """The rows' share of the loss of an optimizer step, or their log-probabilities.
 
         Args:
-            counts: of the step; None for (2, rows, slots) log-probabilities and entropies.
-            value_only: leave the policy, its entropy and its KL out of the loss.
+            counts: of the step; None for (rows, slots) log-probabilities.
         """
         scores = self._score(self.planner, rows)
         if counts is None:
-            return torch.stack([scores.logp, scores.entropy])
-        return self._part(rows, counts, scores, value_only)
+            return scores.logp
+        return self._part(rows, counts, scores)
 
-    def _part(self, rows: Batch, counts: StepCounts, scores: RowScores, value_only: bool) -> Part:
+    def _part(self, rows: Batch, counts: StepCounts, scores: RowScores) -> Part:
         config, recipe, mask = self._config, self._recipe, rows.mask
         ratio = formulas.policy_ratio(scores.logp, rows.logp, mask, recipe.level)
         policy = rows.weights * formulas.policy_loss(
@@ -111,8 +112,8 @@ class Objective(nn.Module):
             divergence = mean(per_slot)
             loss = loss + config.kl_coef * formulas.aggregate(per_slot, mask, recipe.mode, counts, rows.lengths)
         if recipe.baseline == "critic":
-            value_loss = mean(formulas.value_loss(scores.value, rows.values, rows.returns, config.value_clip))
-            loss = loss * (not value_only) + config.value_coef * value_loss
+            value_loss = mean(formulas.value_loss(scores.value, rows.values, rows.returns, _VALUE_CLIP))
+            loss = loss + config.value_coef * value_loss
         clip_low, clip_high = formulas.bounded(recipe.surrogate, ratio, rows.advantages, self._bounds)
         metrics = {
             "loss": loss,

@@ -39,10 +39,10 @@ class Recipe:
 
     def bounds_of(self, config: OptimizationConfig) -> Bounds:
         """The bounds that the configuration sets, and the recipe's for those that it leaves out."""
-        low, high, delta, max_ratio = self.bounds
+        low, high, max_ratio = self.bounds
         if config.epsilon is not None:
             low = high = config.epsilon
-        return Bounds(low, config.epsilon_high or high, config.delta or delta, config.max_ratio or max_ratio)
+        return Bounds(low, config.epsilon_high or high, max_ratio)
 
 
 RECIPES: dict[str, Recipe] = {

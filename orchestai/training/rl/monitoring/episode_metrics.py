@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
@@ -13,7 +12,6 @@ import torch
 from orchestai.outcome import Reward, Unscorable
 from orchestai.planner.slots.decisions import SlotLayout
 from orchestai.training.rl.advantages import Credited, Learning
-from orchestai.training.rl.rollouts.task_batches import SampledBatch
 from orchestai.types import Episode, TokenDecisions, Turn
 
 
@@ -57,11 +55,6 @@ def describe_batch(episodes: Sequence[Episode], learnings: Collection[Learning])
     }
 
 
-def describe_sampling(sampled: SampledBatch) -> dict[str, float]:
-    """How many groups were replaced because their rewards did not differ, and in how many rounds tasks were drawn."""
-    return {"replaced_groups": sampled.replaced_groups, "sampling_rounds": sampled.rounds}
-
-
 def describe_policies(metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """The figures of the optimizer steps of each policy under `POLICY/NAME`, and their means; bare if there is one."""
     named = {f"{policy}/{name}": value for policy, some in metrics.items() for name, value in some.items()}
@@ -95,7 +88,6 @@ def sample_rows(episodes: Sequence[Episode], learnings: Collection[Learning] = (
             "fault": e.reward.kind if isinstance(e.reward, Unscorable) else "",
             "unscorable": e.reward.reason if isinstance(e.reward, Unscorable) else "",
             "valid": e.valid,
-            **({} if e.preference is None else asdict(e.preference)),
             **{name: round(value, 6) for name, value in e.metrics.items()},
             **({"rewards": _parts(e.reward)} if isinstance(e.reward, Reward) and e.reward.parts else {}),
             **({"turns": _turn_rows(e, credited)} if learnings else {}),

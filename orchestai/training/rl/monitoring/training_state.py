@@ -14,18 +14,16 @@ import torch
 from orchestai.config import (
     OF_SERVING,
     OptimizationConfig,
-    Phase2Config,
     RayConfig,
     RaySamplingConfig,
     RlConfig,
-    SandboxConfig,
 )
 from orchestai.errors import UserError
 from orchestai.storage import digests
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 
-STATE_VERSION = 8
+STATE_VERSION = 9
 
 
 @dataclass
@@ -44,7 +42,7 @@ class Position:
         best_success: its mean success; None where attempts have no such figure.
         best_update: after which it was.
         flat_updates: last updates in a row in which nothing could be learned.
-        certain_updates, invalid_updates: likewise, in which the entropy was too low, or too many plans were invalid.
+        invalid_updates: likewise, in which too many plans were invalid.
         ratio_warned: whether it was said that what draws and what learns compute differently.
     """
 
@@ -60,7 +58,6 @@ class Position:
     best_success: float | None = None
     best_update: int = 0
     flat_updates: int = 0
-    certain_updates: int = 0
     invalid_updates: int = 0
     ratio_warned: bool = False
 
@@ -76,21 +73,7 @@ def length_of(config: OptimizationConfig) -> int:
 
 _LENGTH = frozenset({"training.phase2_rl.num_episodes", "training.phase2_rl.num_updates"})
 _PHASE2 = "training.phase2_rl."
-_OF_PLANS = frozenset(_PHASE2 + key for key in Phase2Config.model_fields.keys() - RlConfig.model_fields.keys())
-"""Earlier versions noted these for agents, too."""
 _OF_SERVING = frozenset(f"planner.{key}" for key in OF_SERVING)
-_FORMER = _OF_PLANS | _OF_SERVING | {"execution.unscorable_limit"}
-"""Keys of identities of earlier versions that decide nothing where they are no more."""
-_ADDED = {
-    "rewards.multi_objective_aggregation": "sum_then_normalize",
-    "rewards.whiten_advantages": True,
-    "agents.whiten_advantages": True,
-    "planner.language.candidates": 1,
-    "training.phase2_rl.preference_share": 0.0,
-}
-"""Keys that identities of earlier versions lack, and what these versions did."""
-_SANDBOX = frozenset(f"sandbox.{key}" for key in SandboxConfig.model_fields)
-"""Earlier versions did not note it."""
 _SCHEDULE = "training.phase2_rl.lr_schedule"
 _OF_VLLM = ("base_url", "api_key_env", "timeout_s", "gpu_memory_utilization", "sync_dir")
 _SPEED = {
@@ -130,8 +113,7 @@ def save_state(path: Path, position: Position, learned: Mapping[str, Any], ident
     """Write everything that the next update depends on.
 
     Samples and the order of tasks come from seeds and `position`; the generators' states are kept for the user's code.
-    On policy no rollout is pending here: an update finishes with its own. Off policy, what was sampled ahead is not
-    kept: a resumed run samples the same tasks with the same seeds again, from the weights that it resumes with.
+    No rollout is pending here: an update finishes with its own.
 
     Args:
         learned: `Learner.state` by policy, the same for every layout of the processes.
@@ -174,8 +156,8 @@ def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Position, dict[
 
 
 def _refuse_change(path: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    for key in sorted({*saved, *now} - (_FORMER - now.keys()) - (_SANDBOX - saved.keys())):
-        if saved.get(key, _ADDED.get(key)) != now.get(key):
+    for key in sorted({*saved, *now}):
+        if saved.get(key) != now.get(key):
             remedy = "restore it, or start a new run in another output folder"
             if key in _LENGTH:
                 remedy = (

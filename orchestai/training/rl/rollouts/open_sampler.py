@@ -1,4 +1,4 @@
-"""Opens what samples plans in phase 2, and what executes them, as the configuration says."""
+"""Opens what samples plans in phase 2, as the configuration says."""
 
 from __future__ import annotations
 
@@ -11,19 +11,14 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
 from orchestai.config import LanguageConfig, PlaceConfig
-from orchestai.errors import InfrastructureError, UserError
-from orchestai.execution.result import JudgedExecution
+from orchestai.errors import UserError
 from orchestai.lm.backends.canary import CanaryProbe
-from orchestai.lm.backends.replay import Recording
 from orchestai.lm.backends.synced import Processes, SyncedPolicy, open_backend
 from orchestai.planner.language.planner import LanguagePlanner
-from orchestai.storage import artifacts
 from orchestai.tasks.task import Task
 from orchestai.training.distributed import on_all
 from orchestai.training.rl.policy import PlannerPolicy
-from orchestai.training.rl.rollouts.rollout import Execute
 from orchestai.training.rl.rollouts.sampler import BackendSampler, OwnSampler, Sampler
-from orchestai.workflow import Workflow
 
 
 @asynccontextmanager
@@ -47,7 +42,7 @@ async def open_sampler(
     Raises:
         UserError: as `open_backend` says, or no prompt is short enough.
     """
-    if not isinstance(planner, LanguagePlanner) or (settings.backend == "transformers" and settings.recording is None):
+    if not isinstance(planner, LanguagePlanner) or settings.backend == "transformers":
         yield OwnSampler(planner)
         return
     prompts, refused = planner.write_prompts([min((task.instruction for task in tasks), key=len)])
@@ -83,35 +78,3 @@ def processes_of(accelerator: Accelerator) -> Processes:
         run,
         lambda work: on_all(accelerator, work, "handing over weights"),
     )
-
-
-def open_execute(settings: LanguageConfig, execute: Execute) -> Execute:
-    """Executes as `execute` does, and records that where a recording is made; with `replay`, gives what was recorded.
-
-    An execution that is not in the recording is unscorable.
-    """
-    if settings.recording is None:
-        return execute
-    replay = settings.backend == "replay"
-    recording = Recording(settings.recording, read=replay)
-
-    async def recorded(task: Task, workflow: Workflow, sample: int = 0) -> JudgedExecution:
-        execution = await execute(task, workflow, sample)
-        recording.add("execution", [(_key(task, workflow, sample), {"execution": execution.model_dump(mode="json")})])
-        return execution
-
-    async def replayed(task: Task, workflow: Workflow, sample: int = 0) -> JudgedExecution:
-        key = _key(task, workflow, sample)
-        found = recording.find("execution", key)
-        if found is None:
-            raise InfrastructureError(
-                "recording_missing",
-                f"{recording.path}: holds no execution {key} (task {task.task_id!r}, {sample=})",
-            )
-        return JudgedExecution.model_validate(found["execution"])
-
-    return replayed if replay else recorded
-
-
-def _key(task: Task, workflow: Workflow, sample: int) -> str:
-    return artifacts.fingerprint([task.task_id, workflow.model_dump(mode="json"), sample])

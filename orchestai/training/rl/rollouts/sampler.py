@@ -9,7 +9,7 @@ from typing import Protocol
 
 from orchestai.lm.backends.base import SampleSettings
 from orchestai.lm.backends.synced import SyncedBackend
-from orchestai.planner.base import Plan, Preferences, TrainablePlanner
+from orchestai.planner.base import Plan, TrainablePlanner
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.tasks.task import Task
 from orchestai.types import SampleSpec
@@ -26,9 +26,7 @@ class Drawn:
 class Sampler(Protocol):
     """Draws plans with weights of a known version; the caller never lets its two methods overlap."""
 
-    async def plan(
-        self, tasks: Sequence[Task], sample: SampleSpec | None, preferences: Preferences | None = None
-    ) -> Drawn:
+    async def plan(self, tasks: Sequence[Task], sample: SampleSpec | None) -> Drawn:
         """Sample plans, or take the best."""
         ...
 
@@ -48,11 +46,9 @@ class OwnSampler:
         self._planner = planner
         self._version = -1
 
-    async def plan(
-        self, tasks: Sequence[Task], sample: SampleSpec | None, preferences: Preferences | None = None
-    ) -> Drawn:
+    async def plan(self, tasks: Sequence[Task], sample: SampleSpec | None) -> Drawn:
         version = self._version
-        plans = await asyncio.to_thread(self._planner.plan, tasks, sample=sample, preferences=preferences)
+        plans = await asyncio.to_thread(self._planner.plan, tasks, sample=sample)
         return Drawn(plans, version)
 
     async def sync(self, policy_version: int) -> dict[str, float]:
@@ -61,21 +57,16 @@ class OwnSampler:
 
 
 class BackendSampler:
-    """A backend writes the plans of a language planner, the best ones too unless decoding is constrained."""
+    """A backend writes the plans of a language planner."""
 
     def __init__(self, planner: LanguagePlanner, backend: SyncedBackend) -> None:
         self._planner = planner
         self._backend = backend
         self._version = -1
 
-    async def plan(
-        self, tasks: Sequence[Task], sample: SampleSpec | None, preferences: Preferences | None = None
-    ) -> Drawn:
+    async def plan(self, tasks: Sequence[Task], sample: SampleSpec | None) -> Drawn:
         instructions = [task.instruction for task in tasks]
-        if sample is None and self._planner.config.language.constrained:
-            best = await asyncio.to_thread(self._planner.plan, tasks, preferences=preferences)
-            return Drawn(best, self._version)
-        prompts, plans = self._planner.write_prompts(instructions, preferences)
+        prompts, plans = self._planner.write_prompts(instructions)
         rows = sorted(prompts)
         settings = SampleSettings(0.0 if sample is None else sample.temperature, self._planner.max_slots)
         if not rows:

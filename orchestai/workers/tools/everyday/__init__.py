@@ -1,5 +1,5 @@
 """Tools for what needs no model, in English and German; see `evaluator`."""
 
-from orchestai.workers.tools.everyday.evaluator import answer
+from orchestai.workers.tools.everyday.evaluator import answer, steps
 
-__all__ = ["answer"]
+__all__ = ["answer", "steps"]

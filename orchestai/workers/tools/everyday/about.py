@@ -41,6 +41,44 @@ class About(Reading):
             + _HOW
         )
 
+    def both(self, one: str, other: str) -> str:
+        return f"{one}\n{other}"
+
+    def greeting(self) -> str:
+        hello, further = self._in("Hello!", "Hallo!"), self._in("Ask what I can do.", "Fragen Sie, was ich kann.")
+        return f"{hello} {self.identity()} {further}"
+
+    def thanks(self) -> str:
+        return self._in("You are welcome.", "Gern geschehen.")
+
+    def costs(self) -> str:
+        return self._in(
+            "The tools here are free, and so are embedded models. A server's models cost what it charges; each run "
+            "says what it took, and --max_cost_usd limits it.",
+            "Die Werkzeuge hier und eingebettete Modelle kosten nichts. Die Modelle eines Servers kosten, was er "
+            "verlangt; jeder Lauf sagt, was er gekostet hat, und --max_cost_usd begrenzt es.",
+        )
+
+    def privacy(self) -> str:
+        return self._in(
+            "Tools and embedded models run on this machine, without the internet; only a server that you add is sent "
+            "what its models are asked. Runs are logged in the folder execution_logs.",
+            "Werkzeuge und eingebettete Modelle laufen auf diesem Rechner, ohne Internet; nur ein Server, den Sie "
+            "hinzufügen, bekommt, was seine Modelle gefragt werden. Protokolle stehen im Ordner execution_logs.",
+        )
+
+    def needs(self) -> str:
+        return self._in(
+            f"The tools here need no key, no server and no graphics card. {self.adding()}",
+            f"Die Werkzeuge hier brauchen keinen Schlüssel, keinen Server und keine Grafikkarte. {self.adding()}",
+        )
+
+    def languages(self) -> str:
+        return self._in(
+            f"The tools here understand English and German. {self.adding()}",
+            f"Die Werkzeuge hier verstehen Deutsch und Englisch. {self.adding()}",
+        )
+
     def _cards(self) -> str:
         return "\n".join(f"- {card.name}: {card.text}" for card in self._pool)
 

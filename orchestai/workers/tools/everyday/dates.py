@@ -7,24 +7,28 @@ import re
 from collections.abc import Callable
 from datetime import date, timedelta
 from fractions import Fraction
+from typing import Any
 
 from dateutil.easter import easter
 from dateutil.relativedelta import relativedelta, weekday
+from dateutil.rrule import DAILY, rrule
 from lark import Token, v_args
 
-from orchestai.workers.base import WorkerError
+from orchestai.workers.base import ImpossibleError, WorkerError
 from orchestai.workers.tools.everyday.quantity import Quantity
 from orchestai.workers.tools.everyday.reading import Reading
 
 Yearly = Callable[[int], date]
 """The day of a year."""
 Day = date | Yearly
+_EDGES = ("STARTS", "ENDS")
 _LENGTHS = {"fortnights": ("days", 14), "weeks": ("days", 7), "decades": ("years", 10)}
 
 
 @v_args(inline=True)
 class Dates(Reading):
     _wants_iso = False
+    _twelve_hours = False
 
     @property
     def _today(self) -> date:
@@ -42,12 +46,15 @@ class Dates(Reading):
     def slashed_date(self, digits: Token) -> Day:
         first, second, year = map(int, digits.split("/"))
         if first <= 12 and second <= 12 and first != second:
-            raise WorkerError(f"{digits} may be two days; write the month as a word")
+            raise ImpossibleError(f"{digits} may be two days; write the month as a word")
         return _day(year, *((second, first) if first > 12 else (first, second)))
 
     def day_month(self, day: Token, month: Token, year: Token | None = None) -> Day:
         number = int(match[0]) if (match := re.match(r"\d+", day)) else int(self._language.value(day))
         return _yearly(self._language.value(month), number, *([int(year)] if year else []))
+
+    def first_of_month(self, month: Token, year: Token) -> date:
+        return _day(int(year), self._language.value(month), 1)
 
     def month_day(self, month: Token, day: Token, year: Token | None = None) -> Day:
         return self.day_month(day, month, year)
@@ -70,44 +77,42 @@ class Dates(Reading):
         month, day = map(int, rule.split("-"))
         return _yearly(month, day, *([int(year)] if year else []))
 
+    def relative_year(self, word: Token) -> Token:
+        return Token("YEAR", str(self._today.year + self._language.value(word)))
+
     @staticmethod
     def _of_year(day: Yearly, year: Token | None) -> Day:
         return day(int(year)) if year else day
+
+    def nth_weekday(self, which: Token, day: Token, month: Token, year: Token | None = None) -> Day:
+        place, number = self._language.value(which), self._language.value(month)
+        nearest = relativedelta(day=1 if place > 0 else 31, weekday=weekday(self._language.value(day), place))
+        return self._of_year(lambda year: date(year, number, 1) + nearest, year)
 
     def which_weekday(self, which: Token, weekday: Token) -> date:
         ahead = (self._language.value(weekday) - self._today.weekday()) % 7
         step = self._language.value(which)
         return self._today + timedelta(days=ahead - 7 if step < 0 else ahead or 7 * step)
 
-    def period(self, amount: Quantity, word: Token) -> relativedelta:
+    def period(self, *parts: Any) -> relativedelta:
+        *amount, word = parts
         name, length = _LENGTHS.get(name := self._language.value(word), (name, 1))
-        count = amount.number * length
+        count = Fraction(amount[0].number if amount else 1) * length
         if count.denominator != 1 or abs(count) > 10**6:
             raise WorkerError("a whole number of days, months or years is wanted")
         return relativedelta(**{name: int(count)})  # type: ignore[arg-type]
 
-    def a_period(self, word: Token) -> relativedelta:
-        return self.period(Quantity(Fraction(1)), word)
-
     def duration(self, first: relativedelta, *others: relativedelta) -> relativedelta:
-        for other in others:
-            first += other
-        return first
+        return sum(others, first)
 
     def later(self, duration: relativedelta, day: Day | None = None) -> date:
         try:
             return (self._next(day) if day else self._today) + duration
         except (OverflowError, ValueError):
-            raise WorkerError("the calendar does not go so far") from None
+            raise ImpossibleError("the calendar does not go so far") from None
 
     def earlier(self, duration: relativedelta, day: Day | None = None) -> date:
         return self.later(-duration, day)
-
-    def in_from(self, word: Token, duration: relativedelta) -> date:
-        return self.later(duration, self.relative_day(word))
-
-    def ago_from(self, word: Token, duration: relativedelta) -> date:
-        return self.earlier(duration, self.relative_day(word))
 
     def date_it(self, _: Token) -> Day:
         day: Day = self._read(self._it(), "date")
@@ -137,12 +142,23 @@ class Dates(Reading):
         return self._counted(start, self._today, period)
 
     def between(self, period: Token, one: Day, other: Day) -> str:
+        return self._counted(*self._span(one, other), period)
+
+    def _span(self, one: Day, other: Day) -> tuple[date, date]:
+        """The days, the earlier one first."""
         if isinstance(other, date) and not isinstance(one, date):
-            start, end = _nearest(one, other, -1), other
-        else:
-            start = self._next(one)
-            end = other if isinstance(other, date) else _nearest(other, start)
-        return self._counted(min(start, end), max(start, end), period)
+            return _nearest(one, other, -1), other
+        start = self._next(one)
+        end = other if isinstance(other, date) else _nearest(other, start)
+        return min(start, end), max(start, end)
+
+    def working_days(self, _: Token, *days: Day) -> str:
+        start, end = self._span(days[0] if len(days) > 1 else self._today, days[-1])
+        count = rrule(DAILY, byweekday=range(5), dtstart=start, until=end).count()
+        return self._in(
+            f"{count} (Monday to Friday, first and last day included; holidays are not taken off)",
+            f"{count} (Montag bis Freitag, erster und letzter Tag mitgezählt; Feiertage sind nicht abgezogen)",
+        )
 
     def between_years(self, period: Token, one: Token, other: Token) -> str:
         return self.between(period, date(int(one), 1, 1), date(int(other), 1, 1))
@@ -154,6 +170,9 @@ class Dates(Reading):
         years = relativedelta(self._today, self._last(born)).years
         return str(years)
 
+    def age_in(self, born: Token, year: Token) -> str:
+        return str(int(year) - int(born))
+
     def month_length(self, month: Token, year: Token | None = None) -> str:
         number = self._language.value(month)
         if number == 2 and year is None:
@@ -162,6 +181,9 @@ class Dates(Reading):
 
     def leap_year(self, year: Token) -> str:
         return self._in("Yes", "Ja") if calendar.isleap(int(year)) else self._in("No", "Nein")
+
+    def day_of_year(self, day: Day) -> str:
+        return str(self._next(day).timetuple().tm_yday)
 
     def week(self, day: Day) -> str:
         return str(self._next(day).isocalendar().week)
@@ -174,6 +196,62 @@ class Dates(Reading):
 
     def this_time(self) -> str:
         return f"{self._now:%H:%M}"
+
+    # The time of day, in minutes
+    def clock(self, time: Token) -> int:
+        hour, *minutes = map(int, re.findall(r"\d+", time))
+        if half := re.search(r"([ap])\.?m", time.lower()):
+            if not 0 < hour <= 12:
+                raise WorkerError(f"there is no time {time}")
+            self._twelve_hours = True
+            hour = hour % 12 + (12 if half[1] == "p" else 0)
+        return 60 * hour + sum(minutes)
+
+    def elapsed(self, *parts: int | Token | None) -> str:
+        start, end = (part for part in parts if isinstance(part, int))
+        if [part.type for part in parts if isinstance(part, Token) and part.type in _EDGES][:2] == ["ENDS", "STARTS"]:
+            start, end = end, start
+        hours, minutes = divmod((end - start) % (24 * 60), 60)
+        units = {str(part).lower() for part in parts if isinstance(part, Token)}
+        if units & {"minutes", "minuten"}:
+            hours, minutes = 0, 60 * hours + minutes
+        names = self._in("hour hours minute minutes", "Stunde Stunden Minute Minuten").split()
+        shown = [f"{hours} {names[hours != 1]}"] * (hours > 0) + [f"{minutes} {names[2 + (minutes != 1)]}"] * (
+            minutes > 0 or not hours
+        )
+        return self._in(" and ", " und ").join(shown)
+
+    def moved(self, *parts: int | Quantity | Token | None) -> str:
+        """The end of what begins and lasts, or the beginning of what ends: of the two, what is named last is asked."""
+        edges = [part.type for part in parts if isinstance(part, Token) and part.type in _EDGES]
+        if not edges:
+            raise WorkerError("neither a beginning nor an end is asked for")
+        return self.clock_later(*parts, sign=1 if edges[-1] == "ENDS" else -1)
+
+    def clock_later(self, *parts: int | Quantity | Token | None, sign: int = 1) -> str:
+        (start,) = (part for part in parts if isinstance(part, int))
+        (span,) = (part for part in parts if isinstance(part, Quantity))
+        minutes = span.converted(self._language.units("min")).amount
+        if minutes >= 24 * 60:
+            raise WorkerError("that is days away")
+        hour, minute = divmod(int(start + sign * minutes) % (24 * 60), 60)
+        if self._twelve_hours:
+            return f"{(hour - 1) % 12 + 1}:{minute:02} {'ap'[hour >= 12]}m"
+        return f"{hour}:{minute:02}"
+
+    def clock_earlier(self, *parts: int | Quantity | Token | None) -> str:
+        return self.clock_later(*parts, sign=-1)
+
+    def from_now(self, *parts: Quantity | Token | None) -> str:
+        return self.clock_later(60 * self._now.hour + self._now.minute, *parts)
+
+    def until_now(self, *parts: Quantity | Token | None) -> str:
+        return self.clock_earlier(60 * self._now.hour + self._now.minute, *parts)
+
+    def weekday_later(self, duration: relativedelta, day: Token) -> str:
+        if duration.years or duration.months:
+            raise WorkerError("the number of days is not known")
+        return self._name("WEEKDAY", (self._language.value(day) + duration.days) % 7)
 
     # How days are found and written
     def _next(self, day: Day) -> date:
@@ -220,7 +298,7 @@ def _day(year: int, month: int, day: int) -> date:
     try:
         return date(year, month, day)
     except ValueError:
-        raise WorkerError(f"there is no day {day} of month {month} in {year}") from None
+        raise ImpossibleError(f"there is no day {day} of month {month} in {year}") from None
 
 
 def _yearly(month: int, day: int, year: int | None = None) -> Day:
@@ -237,4 +315,4 @@ def _nearest(day: Yearly, start: date, step: int = 1) -> date:
             continue
         if (found := day(year)) == start or (found > start) == (step > 0):
             return found
-    raise WorkerError("the calendar does not go so far")
+    raise ImpossibleError("the calendar does not go so far")

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
+from typing import Any
 
+from lark import Token
 from lark.exceptions import VisitError
 
 from orchestai.workers.base import Request, WorkerCard, WorkerError
 from orchestai.workers.tools.everyday.about import About
 from orchestai.workers.tools.everyday.dates import Dates
-from orchestai.workers.tools.everyday.language import DOMAINS, Language, language
+from orchestai.workers.tools.everyday.language import DOMAINS, Language, languages
 from orchestai.workers.tools.everyday.lists import Lists
-from orchestai.workers.tools.everyday.quantity import Quantity
-from orchestai.workers.tools.everyday.reading import ASIDE, QUOTED
+from orchestai.workers.tools.everyday.quantity import Quantity, shown
+from orchestai.workers.tools.everyday.reading import ASIDE, HERE, QUOTED
 
-_LANGUAGES = ("en", "de")
 _NOTHING_TO_DO = {
-    *("decimal", "spelled", "lexical", "vulgar", "mixed", "mixed_digits", "mixed_vulgar", "share", "percent"),
+    *("decimal", "spelled", "lexical", "vulgar", "mixed", "share", "percent"),
     *("quantity", "price", "it_as_number", "taken", "feet_and_inches"),
 }
 """Readings that name a value and say nothing of what to do with it."""
@@ -31,6 +33,10 @@ _LONGEST = 300
 """Characters of a request beside a text that it gives; what the grammars know to ask is shorter."""
 _MOST_JOINTS = 6
 _QUOTED = re.compile(QUOTED)
+_WORDS = re.compile(rf"{QUOTED}|[^\W\d_]+")
+_THEN = re.compile(r"(?:,|\band|\bund)\s+(?:then|afterwards|dann|danach|anschließend)\b", re.IGNORECASE)
+"""Between two things to do, also where a text stands before it without quotes."""
+_NUMBERS = re.compile(r"-?\d[\d.,]*(?:(?:[,;]\s*(?:and|und)?|\s(?:and|und|&))\s*-?\d+(?:[.,]\d+)*)+")
 
 
 class _Evaluator(Lists, Dates, About):
@@ -50,21 +56,50 @@ def answer(
     text, aside = _set_aside(request.instruction.strip())
     reason: WorkerError = _UnreadError(f"not every word of the request is about {domain}")
     if len(text) <= _LONGEST:
-        for code in _LANGUAGES:
-            clauses = _Clauses(language(code), clock(), pool, aside, (domain, *DOMAINS))
+        for one in languages(_QUOTED.sub(" ", text)):
+            clauses = _Clauses(one, clock(), pool, aside, (domain, *DOMAINS))
             try:
-                found, result = clauses.carried_out(text, tuple(request.inputs.values()))
+                last = clauses.read(text, tuple(request.inputs.values()))[-1]
             except WorkerError as error:
                 reason = reason if isinstance(error, _UnreadError) else error
             else:
-                if found == domain:
-                    return result
+                if last.domain == domain:
+                    return last.result
                 break
     raise reason
 
 
+def steps(instruction: str) -> tuple[str, ...]:
+    """The clauses of an instruction that says several things to do one after the other; none of any other."""
+    text, aside = _set_aside(instruction.strip())
+    for one in languages(_QUOTED.sub(" ", text)) if len(text) <= _LONGEST else ():
+        try:
+            clauses = _Clauses(one, datetime.now(), (), aside, DOMAINS).read(text, ())
+        except WorkerError:
+            continue
+        if len(clauses) > 1 and all(clause.has_task for clause in clauses):
+            return tuple(clause.words.replace(ASIDE, aside) for clause in clauses)
+        break
+    return ()
+
+
 class _UnreadError(WorkerError):
     """No reading has all the words."""
+
+
+@dataclass(frozen=True)
+class _Clause:
+    """A clause that was carried out.
+
+    Attributes:
+        has_task: whether it says what to do, and not only what there is, or what is asked of what was done.
+    """
+
+    domain: str
+    words: str
+    value: Any
+    result: str
+    has_task: bool
 
 
 class _Clauses:
@@ -81,12 +116,70 @@ class _Clauses:
         self._language = language
         self._context = now, pool, aside
         self._domains = domains
+        self._meant: dict[str, str] = {}
 
-    def carried_out(self, text: str, given: Sequence[str], *, must_refer: bool = False) -> tuple[str, str]:
-        """The domain of the last clause and the answer to it; each clause is given that of the one before.
+    def read(self, text: str, given: Sequence[Any]) -> list[_Clause]:
+        """The clauses of a request, if need be with its slips of the pen put right.
+
+        Raises:
+            WorkerError: see `carried_out`.
+        """
+        asked, colon, rest = text.partition(":")
+        try:
+            return self._read(text, given)
+        except _UnreadError as error:
+            reason = error
+        for meant in self._language.corrected(_QUOTED.sub(" ", asked)):
+            self._meant = meant
+            right = _WORDS.sub(lambda word: self._meant.get(word[0].lower(), word[0]), asked)
+            try:
+                return self._read(right + colon + rest, given)
+            except WorkerError:
+                continue
+        raise reason
+
+    def _read(self, text: str, given: Sequence[Any]) -> list[_Clause]:
+        """The clauses of a request, which may name what it is about once, somewhere."""
+        try:
+            return self.carried_out(text, given)
+        except WorkerError as error:
+            reason = error
+        for words, thing in () if given else self._without_things(text):
+            try:
+                first, *others = self.carried_out(words, (self._bare(thing),), must_refer=True)
+            except WorkerError:
+                continue
+            if HERE not in words:
+                first = replace(first, words=f"{first.words}: {thing}")
+            return [replace(clause, words=clause.words.replace(HERE, thing)) for clause in (first, *others)]
+        raise reason
+
+    def _is_corrected(self, token: Any) -> bool:
+        """Whether it is no word of the grammar, but of a text, which stays as it is."""
+        return isinstance(token, Token) and token.type == "WORD" and str(token) in self._meant.values()
+
+    def _without_things(self, text: str) -> Iterator[tuple[str, str]]:
+        """The words and the text or list that they are about, with a mark in its place, or before or after them."""
+        things = [*_QUOTED.finditer(text)] or [*_NUMBERS.finditer(text)]
+        if (after := re.fullmatch(r"([^:]*\w): *(\S(?s:.*))", text)) and not _THEN.search(_QUOTED.sub("", after[2])):
+            yield after[1], after[2]
+        if len(things) == 1:
+            start, end = things[0].span()
+            words = f"{text[:start]}{HERE}{text[end:]}"
+            yield words, things[0][0]
+            for bare in (self._language.object.sub("", words), words.removesuffix(HERE).rstrip(": \n")):
+                if bare != words:
+                    yield bare, things[0][0]
+
+    def _bare(self, thing: str) -> str:
+        quoted = _QUOTED.fullmatch(thing)
+        return (thing[1:-1] if quoted else thing).replace(ASIDE, self._context[2])
+
+    def carried_out(self, text: str, given: Sequence[Any], *, must_refer: bool = False) -> list[_Clause]:
+        """The clauses; each is given what the one before gave.
 
         Args:
-            given: to the first clause.
+            given: to the first clause, texts or quantities.
             must_refer: whether the first clause has to speak of what it is given.
 
         Raises:
@@ -94,24 +187,31 @@ class _Clauses:
         """
         for first, rest in self._split(text):
             try:
-                _, result = self._clause(first, given, must_refer, is_last=False)
-                return self.carried_out(rest, (result,), must_refer=True)
+                clause = self._clause(first, given, must_refer, is_last=False)
+                return [clause, *self.carried_out(rest, (clause.value,), must_refer=True)]
             except WorkerError:
                 continue
-        return self._clause(text, given, must_refer, is_last=True)
+        if _THEN.search(_QUOTED.sub("", text.partition(": ")[2])):
+            raise _UnreadError("what comes after the colon says what to do then, and cannot be read")
+        return [self._clause(text, given, must_refer, is_last=True)]
 
     def _split(self, text: str) -> Iterator[tuple[str, str]]:
         """The first clause and the others, for each place where one may end."""
         masked = _QUOTED.sub(lambda quoted: "\ue001" * len(quoted[0]), text)
         for joint in islice(self._language.joint.finditer(masked), _MOST_JOINTS):
-            yield text[: joint.start()], text[joint.end() :]
+            first = text[: joint.start()]
+            # "kehre dann die Wörter um" is one clause
+            if self._language.code == "en" or " " in first or joint[0].lstrip()[0] in ",;.":
+                yield first, text[joint.end() :]
 
-    def _clause(self, text: str, given: Sequence[str], must_refer: bool, *, is_last: bool) -> tuple[str, str]:
+    def _clause(self, text: str, given: Sequence[Any], must_refer: bool, *, is_last: bool) -> _Clause:
+        """A reading that speaks of what is given, else, unless it has to, another one."""
         reason: WorkerError = _UnreadError("no reading has all the words")
+        found: _Clause | None = None
         for words in dict.fromkeys((self._language.without_politeness(text), text)):
             for domain in self._domains:
                 tree = self._language.parse(words, domain)
-                if tree is None:
+                if tree is None or any(tree.scan_values(self._is_corrected)):
                     continue
                 evaluator = _Evaluator(self._language, words, given, *self._context)
                 try:
@@ -121,10 +221,15 @@ class _Clauses:
                         raise error.orig_exc from None
                     reason = error.orig_exc if domain == self._domains[0] else reason
                     continue
-                has_task = tree.data not in _NOTHING_TO_DO or not is_last
-                if evaluator.used_given or (has_task and not must_refer):
-                    is_quantity = isinstance(value, Quantity)
-                    return domain, value.shown(self._language.decimal_mark) if is_quantity else str(value)
+                has_task = tree.data not in _NOTHING_TO_DO
+                result = shown(value, self._language.decimal_mark)
+                clause = _Clause(domain, text, value if isinstance(value, Quantity) else result, result, has_task)
+                if evaluator.used_given or ((has_task or not is_last) and not (must_refer or given)):
+                    return clause
+                if has_task and not must_refer:
+                    found = found or clause
+        if found:
+            return found
         raise reason
 
 
@@ -135,6 +240,7 @@ def _set_aside(text: str) -> tuple[str, str]:
     longest = max(_QUOTED.finditer(text), key=lambda quoted: len(quoted[0]), default=None)
     if longest and len(text) - len(longest[0]) <= _LONGEST:
         return f'{text[: longest.start()]}"{ASIDE}"{text[longest.end() :]}', longest[0][1:-1]
-    if below := re.fullmatch(rf"([^\n:]{{1,{_LONGEST}}}?)(?:[?.]?\s*\n|:)\s*(\S(?s:.*))", text):
+    end = r"[?.]?\s*\n|:" if len(text) <= _LONGEST else r"[?.]?\s*\n|:|[?.]\s"
+    if below := re.fullmatch(rf"([^\n:]{{1,{_LONGEST}}}?)(?:{end})\s*(\S(?s:.*))", text):
         return f"{below[1]}: {ASIDE}", below[2]
     return text, ""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fractions import Fraction
 from functools import lru_cache
 from importlib.resources import files
+from itertools import chain, islice, product
 from typing import Any
 
 import yaml
@@ -23,6 +25,21 @@ MONEY = ("euro", "dollar", "pound sterling", "franc", "yen")
 _LETTER = r"[^\W\d_]"
 _EDGE = rf"(?:(?<!{_LETTER})|(?!{_LETTER}))"
 """A place that is not in the midst of a word; every terminal begins and ends at one."""
+_OPTIONAL = re.compile(r"(?:\((?:[\w\" |]|\w')+\)|\b\w+)[*?](?=[\s)])")
+"""What may be missing within a rule. It is made a rule, since Lark would multiply the rule by it."""
+_SAID = re.compile(r'"[^"\n]*"|/(?:[^/\\\n]|\\.)+/')
+"""Words and regular expressions in a grammar."""
+_FORMAL = re.compile(r"(?<=\w)e?n Sie\b")
+"""The ending of what somebody is asked to do who is not addressed as a friend."""
+_THEN = re.compile(r"(?<=\w) (?:dann|danach|anschließend)\b(?! \d)", re.IGNORECASE)
+"""Within a German clause, which stands after its verb."""
+_TWO_LETTERS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"})
+"""An umlaut as keyboards without it write it."""
+_LIKENESS = 0.8
+_MOST_CORRECTIONS = 4
+_LONG_WORD = re.compile(rf"{_LETTER}{{4,}}")
+_DASH = re.compile(r"\s+[-–—]+\s+(?=[^\W\d_])")
+_RULE = re.compile(r"^(?:[?!]*_?[a-z]\w*:| +\|).*", re.MULTILINE)
 _GROUP = re.compile(r'\(("[^"\n]*"(?: \| "[^"\n]*")+)\)')
 """Alternative words within a rule. They are made a terminal, since Lark would multiply the rule by them."""
 
@@ -35,6 +52,7 @@ class Unit:
         label: how it is written after an amount, as `singular` after 1.
     """
 
+    symbol: str
     dimension: str
     factor: Fraction
     offset: Fraction
@@ -50,6 +68,8 @@ class Language:
         decimal_mark: between a number's whole part and its decimals.
         spellings: the words of the lexicon that have a value, by terminal.
         joint: matches what may join two clauses.
+        words: that the grammar has.
+        object: matches what a request is about, where it begins with that.
     """
 
     def __init__(self, code: str) -> None:
@@ -58,10 +78,11 @@ class Language:
         folder = files(__package__)
         lexicon = yaml.load((folder / "lexicon.yaml").read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         self.spellings: dict[str, dict[str, Any]] = lexicon[code]
-        frame = {name: f"(?:{words})" for name, words in lexicon["frames"][code].items()}
+        frame = {name: f"(?:{_any_of(words.split('|'))})" for name, words in lexicon["frames"][code].items()}
         self._polite = re.compile(
             rf"^(?:{frame['opening']}\b[\s,!.]*)+|(?:[\s,]+{frame['closing']})+(?=[\s.!?]*$)|!+$", re.IGNORECASE
         )
+        self.object = re.compile(rf"^(?:{frame['object']}\s+)?(?:{frame['noun']}\s+)*\ue002\s*[,:]?\s*", re.IGNORECASE)
         self.joint = re.compile(rf"\s*[,;.]?\s+{frame['then']}\b,?\s+|[,;.]\s+", re.IGNORECASE)
         self._values = {
             terminal: {word.lower(): value for word, value in words.items()}
@@ -74,14 +95,24 @@ class Language:
                 factor, offset = (Fraction(str(number)) for number in (*size, 0)[:2])
                 for name in (symbol, *names):
                     label = (symbol, symbol) if dimension == "temperature" or name == symbol else (name, names[0])
-                    self._units.setdefault(name, []).append(Unit(dimension, factor, offset, *label))
+                    self._units.setdefault(name, []).append(Unit(symbol, dimension, factor, offset, *label))
         self._units_in_any_case = {name.lower(): units for name, units in reversed(self._units.items())}
         money = [name for name, units in self._units.items() if units[0].dimension in MONEY]
         grammar = "\n".join((folder / f"{name}.lark").read_text("utf-8") for name in ("common", code))
         for i, group in enumerate(dict.fromkeys(_GROUP.findall(grammar))):
             grammar = grammar.replace(f"({group})", f"_GROUP_{i}") + f"\n_GROUP_{i}: {group}"
+        rules: dict[str, str] = {}
+        grammar = _RULE.sub(
+            lambda rule: _OPTIONAL.sub(lambda found: rules.setdefault(found[0], f"_optional_{len(rules)}"), rule[0]),
+            grammar,
+        )
+        grammar += "".join(f"\n{name}: {optional}" for optional, name in rules.items())
         for terminal, words in {**self.spellings, "UNIT": self._units, "CURRENCY": money}.items():
             grammar += f"\n{terminal}: /{_any_of(words)}/"
+        said = "".join(_SAID.findall(re.sub("(?m)^//.*", "", grammar)))
+        self.words = frozenset(re.findall(rf"{_LETTER}{{2,}}", said.lower()))
+        vocabulary = " ".join([*sorted(self.words), *self._units, *chain.from_iterable(self._values.values())]).lower()
+        self._known: dict[str, str] = {name.translate(_TWO_LETTERS): name for name in _LONG_WORD.findall(vocabulary)}
         self.parse = lru_cache(maxsize=512)(self._parse)
         """The reading of a whole text from a start of the grammar, None where there is none."""
         self._parser = Lark(
@@ -103,7 +134,18 @@ class Language:
     def without_politeness(self, text: str) -> str:
         """A request without the words that say nothing, around it; what comes after a colon stays as it is."""
         asked, colon, given = text.partition(": ")
-        return self._polite.sub("", asked) + colon + given
+        bare = self._polite.sub("", _DASH.sub(", ", asked))
+        return (_THEN.sub("", _FORMAL.sub("e", bare)) if self.code == "de" else bare) + colon + given
+
+    def corrected(self, text: str) -> Iterator[dict[str, str]]:
+        """What words of a text that nobody here knows may have been meant to be, the few likeliest ways of all."""
+        meant: dict[str, list[str]] = {}
+        for word in sorted({*_LONG_WORD.findall(text.lower())}.difference(self._known.values())):
+            spelled = word.translate(_TWO_LETTERS)
+            near = [spelled] if spelled in self._known else get_close_matches(spelled, self._known, 2, _LIKENESS)
+            meant |= {word: [self._known[name] for name in near]} if near else {}
+        for choice in islice(product(*meant.values()), _MOST_CORRECTIONS) if meant else ():
+            yield dict(zip(meant, choice, strict=True))
 
     def value(self, word: Token) -> Any:
         """What a word of the lexicon stands for."""
@@ -114,12 +156,19 @@ class Language:
         name = _one_space(name)
         return tuple(self._units.get(name) or self._units_in_any_case[name.lower()])
 
+    def unit(self, symbols: Iterable[str], dimension: str) -> Unit:
+        """The first unit of the dimension that one of the symbols names."""
+        named = (unit for symbol in symbols for unit in self._units.get(symbol, ()))
+        return next(unit for unit in named if unit.dimension == dimension)
+
     def number(self, digits: str) -> Fraction:
         """The value of digits with marks.
 
         Raises:
             ValueError: they are no number.
         """
+        if self.code == "en" and re.fullmatch(r"-?\d+,\d\d?", digits):
+            digits = digits.replace(",", ".")
         if self.code == "de" and not re.fullmatch(r"-?\d+\.(\d\d?|\d{4,})", digits):
             digits = digits.translate({ord(","): ".", ord("."): ","})
         if not re.fullmatch(r"[-−]?(\d{1,3}(,\d{3})+(\.\d+)?|\d*\.?\d+)", digits):
@@ -127,9 +176,15 @@ class Language:
         return Fraction(digits.replace(",", "").replace("−", "-"))
 
 
-@lru_cache
-def language(code: str) -> Language:
-    return Language(code)
+language = lru_cache(Language)
+
+
+def languages(text: str) -> list[Language]:
+    """Those whose own words a text has, those with the most first; all where it has none of any."""
+    words = set(re.findall(rf"{_LETTER}{{2,}}", text.lower()))
+    found = [language(code) for code in (("de", "en") if re.search(r"\d,\d\d?(?![\d,])", text) else ("en", "de"))]
+    own = [len(words & one.words - other.words) for one, other in (found, reversed(found))]
+    return [found[i] for i in sorted(range(2), key=lambda i: -own[i]) if own[i] or not any(own)]
 
 
 def _any_of(words: Iterable[str]) -> str:

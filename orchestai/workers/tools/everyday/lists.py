@@ -5,19 +5,29 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partialmethod
 from statistics import median
 
 from lark import Token, v_args
 from lark.exceptions import VisitError
 
 from orchestai.workers.base import WorkerError
-from orchestai.workers.tools.everyday.arithmetic import Arithmetic
-from orchestai.workers.tools.everyday.quantity import Quantity
+from orchestai.workers.tools.everyday.arithmetic import Arithmetic, is_prime
+from orchestai.workers.tools.everyday.quantity import Quantity, shown, whole
 from orchestai.workers.tools.everyday.reading import ASIDE
-from orchestai.workers.tools.everyday.texts import ARTICLE, UNSAID, Texts
+from orchestai.workers.tools.everyday.texts import ARTICLE, CONDITION, UNSAID, Texts
 
 Items = list[str]
+Filter = Callable[[str], bool]
+_NUMBERS: dict[str, Callable[[Quantity], bool]] = {
+    "EVEN": lambda one: one.number % 2 == 0,
+    "ODD": lambda one: one.number % 2 == 1,
+    "PRIME": lambda one: is_prime(whole(one)),
+    "POSITIVE": lambda one: one.amount > 0,
+    "NEGATIVE": lambda one: one.amount < 0,
+}
 _SEPARATORS = (r"\n", r";", r",\s+")
 _AND = r"\s+(?:and|or|und|oder|&)\s+"
 _AND_FIRST = r"^(?:and|or|und|oder|&)\s+"
@@ -45,7 +55,7 @@ class Lists(Arithmetic, Texts):
         elif mark == _AND:
             parts = [item for part in parts for item in ([part] if self._is_number(part) else part.split(","))]
         found = [self._unquoted(part) for part in parts if part.strip()]
-        if len(found) < 2:
+        if len(found) < 2 or CONDITION.search(text):
             raise WorkerError(f"{text[:40]!r} is no list")
         return found
 
@@ -56,7 +66,7 @@ class Lists(Arithmetic, Texts):
         self.used_given = True
         if not self._given:
             raise WorkerError("the words refer to a list, and none is given")
-        return self._items(self._given[0]) if len(self._given) == 1 else [given.strip() for given in self._given]
+        return self._items(self._texts()[0]) if len(self._given) == 1 else self._texts()
 
     # What is done with them
     def sort(self, items: Items | Token | None = None, order: Items | Token | None = None) -> str:
@@ -65,8 +75,8 @@ class Lists(Arithmetic, Texts):
         chosen = self.items_it() if items is None else items
         assert isinstance(chosen, list)
         kind = order.type if isinstance(order, Token) else "ASCENDING"
-        if kind == "BY_LENGTH":
-            return ", ".join(sorted(chosen, key=len))
+        if kind.startswith("BY_LENGTH"):
+            return ", ".join(sorted(chosen, key=len, reverse=kind.endswith("DOWN")))
         if kind != "ALPHABETIC" and self._are_quantities(chosen):
             chosen = [item for _, item in sorted(zip(self._amounts(chosen), chosen, strict=True))]
         else:
@@ -79,6 +89,9 @@ class Lists(Arithmetic, Texts):
     def unique(self, items: Items | None = None) -> str:
         return ", ".join(dict.fromkeys(self.items_it() if items is None else items))
 
+    def repeated(self, items: Items) -> str:
+        return ", ".join(item for item, count in Counter(items).items() if count > 1) or self._in("none", "keine")
+
     def nth(self, ordinal: Token, items: Items | None = None) -> str:
         place = self._language.value(ordinal)
         items = self.items_it() if items is None else items
@@ -86,8 +99,23 @@ class Lists(Arithmetic, Texts):
             raise WorkerError(f"the list has only {len(items)} items")
         return items[place - (place > 0)]
 
+    def several(self, which: Token, count: Quantity, items: Items | None = None) -> str:
+        chosen = self.items_it() if items is None else items
+        place = self._language.value(which) if which.type == "ORDINAL" else 1
+        if which.type != "ORDINAL":
+            amounts = zip(self._amounts(chosen), chosen, strict=True)
+            chosen = [item for _, item in sorted(amounts, reverse=which.type == "MAXIMUM")]
+        if count.number.denominator != 1 or not 0 < count.number <= len(chosen) or place not in (1, -1):
+            raise WorkerError(f"the list has only {len(chosen)} items")
+        return ", ".join(chosen[: int(count.number)] if place == 1 else chosen[-int(count.number) :])
+
+    def several_turned(self, count: Quantity, which: Token, items: Items | None = None) -> str:
+        return self.several(which, count, items)
+
     def measure(self, statistic: Token, items: Items | None = None) -> str:
         chosen = self.items_it() if items is None else items
+        if not chosen:
+            return self._in("none", "keine")
         kind = statistic.type
         if kind in ("LONGEST", "SHORTEST"):
             return (max if kind == "LONGEST" else min)(chosen, key=len)
@@ -114,13 +142,83 @@ class Lists(Arithmetic, Texts):
         }[kind]()
         return result.shown(self._language.decimal_mark)
 
-    def parity(self, which: Token, items: Items) -> str:
-        odd = which.type == "ODD"
-        amounts = self._amounts(items)
-        return ", ".join(item for item, amount in zip(items, amounts, strict=True) if amount % 2 == odd)
+    def measure_both(self, one: Token, other: Token, items: Items | None = None) -> str:
+        return self._in(" and ", " und ").join(self.measure(statistic, items) for statistic in (one, other))
 
-    def join(self, items: Items, piece: str) -> str:
-        return piece.join(items)
+    def measure_several(self, statistic: Token, which: Token, count: Quantity, items: Items | None = None) -> str:
+        return self.measure(statistic, self._items(self.several(which, count, items)))
+
+    def ranked(self, place: Token, which: Token, items: Items | None = None) -> str:
+        return self._ranked(self._language.value(place) * (1 if which.type == "MAXIMUM" else -1), items)
+
+    def ranked_word(self, which: Token, items: Items | None = None) -> str:
+        return self._ranked(self._language.value(which), items)
+
+    def _ranked(self, place: int, items: Items | None) -> str:
+        """The item of the place among the largest, or from the smallest on where it is negative."""
+        chosen = self.items_it() if items is None else items
+        amounts = sorted(dict(zip(self._amounts(chosen), chosen, strict=True)).items(), reverse=True)
+        if not 0 < abs(place) <= len(amounts):
+            raise WorkerError(f"the list has only {len(amounts)} different items")
+        return amounts[place - (place > 0)][1]
+
+    # Which items are meant
+    def limit(self, which: Token, number: Quantity) -> Filter:
+        sign = 1 if which.type == "BIGGER" else -1
+        return lambda item: sign * self._quantities([item])[0].amount > sign * number.number
+
+    def sort_of_number(self, which: Token) -> Filter:
+        return lambda item: _NUMBERS[which.type](self._quantities([item])[0])
+
+    def divisible(self, number: Quantity) -> Filter:
+        return lambda item: self.remainder(self._quantities([item])[0], number).amount == 0
+
+    def beginning(self, letter: Token) -> Filter:
+        return lambda item: item.lower().startswith(self.piece(letter).lower())
+
+    def ending(self, letter: Token) -> Filter:
+        return lambda item: item.lower().endswith(self.piece(letter).lower())
+
+    def containing(self, letter: Token) -> Filter:
+        return lambda item: self.piece(letter).lower() in item.lower()
+
+    def longer(self, which: Token, number: Quantity) -> Filter:
+        sign = 1 if which.type == "LONGER" else -1
+        return lambda item: sign * len(item) > sign * number.number
+
+    def _kept(self, keep: Filter, items: Items | None) -> Items:
+        return [item for item in (self.items_it() if items is None else items) if keep(item)]
+
+    def kept(self, keep: Filter, items: Items | None = None) -> str:
+        return ", ".join(self._kept(keep, items)) or self._in("none", "keine")
+
+    def dropped(self, drop: Filter, items: Items | None = None) -> str:
+        return self.kept(lambda item: not drop(item), items)
+
+    def kept_count(self, *parts: Items | Filter | Token) -> str:
+        (keep,) = (part for part in parts if callable(part))
+        return str(len(self._kept(keep, next((part for part in parts if isinstance(part, list)), None))))
+
+    def kept_measure(self, statistic: Token, keep: Filter, items: Items | None = None) -> str:
+        return self.measure(statistic, self._kept(keep, items))
+
+    def _each(self, change: Callable[..., Quantity], *parts: Items | Quantity) -> str:
+        by = [part for part in parts if isinstance(part, Quantity)]
+        items = next((part for part in parts if isinstance(part, list)), None)
+        numbers = self._quantities(self.items_it() if items is None else items)
+        return ", ".join(shown(change(one, *by), self._language.decimal_mark) for one in numbers)
+
+    each_times = partialmethod(_each, Quantity.times)
+    each_over = partialmethod(_each, Quantity.over)
+    each_plus = partialmethod(_each, Quantity.plus)
+    each_minus = partialmethod(_each, lambda one, other: one.plus(other, -1))
+    each_square = partialmethod(_each, lambda one: one.times(one.number))
+
+    def join(self, items: Items | str, piece: str | None = None) -> str:
+        return items.join(self.items_it()) if isinstance(items, str) else str(piece).join(items)
+
+    def joined(self, items: Items | None = None) -> str:
+        return " ".join(self.items_it() if items is None else items)
 
     @staticmethod
     def _unquoted(item: str) -> str:

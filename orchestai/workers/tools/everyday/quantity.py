@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
 
-from orchestai.workers.base import WorkerError
+from orchestai.workers.base import ImpossibleError, WorkerError
 from orchestai.workers.tools.everyday.language import MONEY, Unit
 
-PERCENT = Unit("percent", Fraction(1, 100), Fraction(0), "%", "%")
+PERCENT = Unit("%", "percent", Fraction(1, 100), Fraction(0), "%", "%")
 _BEFORE = "€$£¥"
 """Signs that English writes before the amount."""
+_OF_THE_US = {"gal", "qt", "pt", "cup", "fl oz", "tbsp", "tsp"}
 _MOST_BITS = 20_000
 _EXACT_DECIMALS = 12
 _ROUNDED_DIGITS = 10
@@ -24,15 +25,17 @@ class Quantity:
 
     Attributes:
         is_converted: whether fewer digits are worth showing.
+        system: of measures, where a unit has another size in another one.
     """
 
     amount: Fraction
     units: tuple[Unit, ...] = ()
     is_converted: bool = False
+    system: str = ""
 
     def __post_init__(self) -> None:
         if max(self.amount.numerator.bit_length(), self.amount.denominator.bit_length()) > _MOST_BITS:
-            raise WorkerError("the numbers are too large")
+            raise ImpossibleError("the numbers are too large")
 
     @property
     def is_percent(self) -> bool:
@@ -41,6 +44,22 @@ class Quantity:
     @property
     def is_money(self) -> bool:
         return bool(self.units) and self.units[0].dimension in MONEY
+
+    @property
+    def is_count(self) -> bool:
+        """Whether it says how many things there are."""
+        return bool(self.units) and not self.units[0].symbol
+
+    @property
+    def is_measure(self) -> bool:
+        return bool(self.units) and not self.is_percent
+
+    def unit_of(self, dimension: str) -> Unit | None:
+        """What its name means in this dimension."""
+        return next((unit for unit in self.units if unit.dimension == dimension), None)
+
+    def is_like(self, other: Quantity) -> bool:
+        return any(other.unit_of(unit.dimension) for unit in self.units)
 
     @property
     def number(self) -> Fraction:
@@ -65,7 +84,10 @@ class Quantity:
             for own in self.units:
                 if own.dimension == unit.dimension:
                     amount = own.factor * (self.amount + own.offset) / unit.factor - unit.offset
-                    return Quantity(amount, (unit,), is_converted=True)
+                    system = "US" if {own.symbol, unit.symbol} & _OF_THE_US and own != unit else ""
+                    return Quantity(amount, (unit,), is_converted=True, system=system)
+        if self.is_money and units[0].dimension in MONEY:
+            raise ImpossibleError("exchange rates change, and no worker here knows today's")
         raise WorkerError(f"{self.units[0].label if self.units else 'a number'} cannot be given in {units[0].label}")
 
     def plus(self, other: Quantity, sign: int = 1) -> Quantity:
@@ -75,9 +97,9 @@ class Quantity:
         """
         if other.is_percent and not self.is_percent:
             return replace(self, amount=self.amount * (1 + sign * other.number))
-        if not self.units and other.is_money:
+        if not self.units and (other.is_money or other.is_count):
             self = replace(self, units=other.units)
-        if not other.units and (self.is_money or self.is_percent):
+        if not other.units and (self.is_money or self.is_percent or self.is_count):
             other = replace(other, units=self.units)
         if self.units != other.units:
             other = other.converted(self.units) if self.units else replace(other, amount=other.number)
@@ -93,7 +115,7 @@ class Quantity:
     def over(self, other: Quantity) -> Quantity:
         """The quotient; how often one measure goes into another is a number."""
         if other.amount == 0:
-            raise WorkerError("nothing can be divided by zero")
+            raise ImpossibleError("nothing can be divided by zero")
         if self.units and other.units and not other.is_percent:
             return Quantity(self.amount / other.converted(self.units).amount)
         return self.times(1 / other.number)
@@ -105,12 +127,24 @@ class Quantity:
         else:
             digits = _digits(self.amount, _CONVERTED_DIGITS if self.is_converted else _ROUNDED_DIGITS)
         digits = digits.replace(".", decimal_mark)
-        if not self.units:
+        if not self.units or self.is_count:
             return digits
         if decimal_mark == "." and self.units[0].label in _BEFORE:
             return f"{'-' if self.amount < 0 else ''}{self.units[0].label}{digits.removeprefix('-')}"
         label = self.units[0].singular if abs(self.amount) == 1 else self.units[0].label
-        return f"{digits}{'' if label in '%°' else ' '}{label}"
+        return f"{digits}{'' if label in '%°' else ' '}{label}" + (f" ({self.system})" if self.system else "")
+
+
+def whole(one: Quantity) -> int:
+    """The number; raises `WorkerError` where it has a fraction or a unit."""
+    if one.number.denominator != 1:
+        raise WorkerError("a whole number is wanted")
+    return int(one.number)
+
+
+def shown(value: object, decimal_mark: str) -> str:
+    """A value as a text."""
+    return value.shown(decimal_mark) if isinstance(value, Quantity) else str(value)
 
 
 def rounded(value: Fraction, decimals: int) -> Decimal:

@@ -10,8 +10,11 @@ from lark import Token, Transformer
 
 from orchestai.workers.base import WorkerCard, WorkerError
 from orchestai.workers.tools.everyday.language import Language
+from orchestai.workers.tools.everyday.quantity import shown
 
 ASIDE = "\ue000"
+HERE = "\ue002"
+"""Stands in the words for what they are given."""
 QUOTED = (
     r"\"[^\"]*\"|“[^“”]*”|„[^„“”]*[“”]|«[^«»]*»|»[^«»]*«|‚[^‚‘’]*[‘’]|‘[^‘’]*’|"
     r"(?<!\w)'[^'\n]*(?:'\w[^'\n]*){0,9}'(?!\w)"
@@ -25,7 +28,7 @@ class Reading(Transformer[Token, Any]):
     Args:
         language: of the words.
         words: that are read.
-        given: results of the steps before, to which "it" refers.
+        given: results of the steps before, to which "it" refers, as texts or quantities.
         now: the time here.
         pool: the workers, for questions about them.
         aside: the text for which `ASIDE` stands among the words.
@@ -38,7 +41,7 @@ class Reading(Transformer[Token, Any]):
         self,
         language: Language,
         words: str,
-        given: Sequence[str],
+        given: Sequence[Any],
         now: datetime,
         pool: Sequence[WorkerCard],
         aside: str,
@@ -60,11 +63,15 @@ class Reading(Transformer[Token, Any]):
         self.used_given = True
         if len(self._given) != 1:
             raise WorkerError(f"the words refer to one result of an earlier step, and there are {len(self._given)}")
-        return self._given[0].strip()
+        return self._texts()[0]
+
+    def _texts(self) -> list[str]:
+        """What is given, as texts."""
+        return [shown(given, self._language.decimal_mark).strip() for given in self._given]
 
     def _read(self, text: str, start: str) -> Any:
         """What a text, which the request gives or refers to, is as a `sum` or a `date`."""
-        tree = self._language.parse(text, start)
+        tree = self._language.parse(text.removesuffix(" (US)"), start)
         if tree is None:
             raise WorkerError(f"{text[:40]!r} is no {'number' if start == 'sum' else start}")
         return self.transform(tree)

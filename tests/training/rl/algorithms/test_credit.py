@@ -7,8 +7,12 @@ import torch
 
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
-from orchestai.training.rl.advantages import plan_credit
+from orchestai.outcome import Reward, RewardPart
+from orchestai.training.rl.advantages import Learning, make_batch, plan_credit
 from orchestai.training.rl.algorithms.credit import step_advantages
+from orchestai.training.rl.algorithms.recipes import RECIPES
+from orchestai.types import Episode, Trajectory
+from support.agents.dialogues import TASKS, turn
 
 
 def test_known_answers():
@@ -21,6 +25,27 @@ def test_known_answers():
     # first step: own mean -2; success compared among plans 0 and 1. Second: own mean -1; among plans 0, 2 and 3.
     assert torch.allclose(found[:, 0], torch.tensor([1.0 + 5, -1.0 - 5, 1.0, -1.0]))
     assert torch.allclose(found[:, 1], torch.tensor([1.0 + 20 / 3, 1.0, 1.0 - 10 / 3, -3.0 - 10 / 3]))
+
+
+def test_plans_that_differ_by_a_clock_alone_teach_nothing():
+    """Eight that fail within milliseconds of each other got advantages of 1.5 where the deviation divided. What tells
+    is a success, a check, or a cost of more than two hundredths of a success."""
+
+    def learned(*plans: tuple[float, float, float]) -> Learning:
+        names = {"success": 10.0, "cost": 0.5, "checks": 0.3}
+        episodes = [
+            Episode("t", "t", (Trajectory("a", "p", (turn([1], [5]),)),), Reward.of(parts))
+            for plan in plans
+            for parts in [{name: RewardPart(v, w) for v, (name, w) in zip(plan, names.items(), strict=True)}]
+        ]
+        config = Phase2Config(loss_type="dapo")
+        return make_batch(episodes, TASKS, RECIPES["dapo"], config, 20, plan_credit(config))
+
+    same = learned(*((0.0, -0.4 - number / 1000, 0.5) for number in range(8)))
+    assert (same.flat_groups, same.worthwhile) == (1, False)
+    telling = [((0.0, -0.4, 0.5), other) for other in ((1.0, -0.4, 0.5), (0.0, -0.4, 1.0), (0.0, -0.9, 0.5))]
+    assert [learned(*pair).worthwhile for pair in telling] == [True] * 3
+    assert Phase2Config().loss_type == "dr_grpo"
 
 
 def test_groups_and_missing_steps_stay_apart():

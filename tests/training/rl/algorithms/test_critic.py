@@ -101,26 +101,3 @@ def test_the_critic_learns_at_its_own_rate(tmp_path, changes, rate):
     policy = train(tmp_path, learning_rate=1e-6, weight_decay=0.0, num_episodes=12, **changes)
     assert policy.head.weight.abs().max().item() == pytest.approx(rate, rel=1e-3)
     assert 0 < (policy.adapter - before).abs().max().item() < 1.1e-6
-
-
-def test_the_critic_may_begin_alone(tmp_path):
-    """The policy stays as it is, bit for bit, and learns from the third update on."""
-    changes = {"value_warmup_updates": 2, "entropy_coef": 0.1, "kl_coef": 0.1, "warmup_updates": 2}
-    held = train(tmp_path / "held", num_episodes=24, **changes)
-    assert torch.equal(held.adapter, Valued().adapter)
-    assert held.head.weight.any()
-    freed = train(tmp_path / "freed", num_episodes=48, **changes)
-    assert not torch.equal(freed.adapter, held.adapter)
-    rates = [row["learning_rate"] for row in bandit.rows(tmp_path / "freed")]
-    assert rates == pytest.approx([0.0, 0.0, 0.05, 0.1]), "the policy's own warm-up comes after the critic's"
-
-
-def test_a_run_that_was_stopped_in_the_head_start_goes_on_bit_for_bit(tmp_path):
-    changes = {"value_warmup_updates": 2, "num_minibatches": 2}
-    whole = train(tmp_path / "whole", num_episodes=48, **changes)
-    train(tmp_path / "halves", num_episodes=12, **changes)
-    resumed = train(tmp_path / "halves", resume=True, num_episodes=48, **changes)
-    for (name, one), other in zip(whole.named_parameters(), resumed.parameters(), strict=True):
-        assert torch.equal(one, other), name
-    figures = [[bandit.timeless(row) for row in bandit.rows(tmp_path / name)] for name in ("whole", "halves")]
-    assert figures[0] == figures[1]

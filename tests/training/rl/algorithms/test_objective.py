@@ -46,9 +46,7 @@ def two_rows(old, advantages, values=((0.0, 0.0), (0.0, 0.0)), returns=((0.0, 0.
         advantages=torch.tensor(advantages),
         returns=torch.tensor(returns),
         sequences=torch.tensor([0, 1]),
-        sequence_slots=torch.tensor([2.0, 1.0]),
-        rollouts=torch.tensor([0, 1]),
-        rollout_slots=torch.tensor([2.0, 1.0]),
+        lengths=torch.tensor([2.0, 1.0]),
     )
 
 
@@ -66,7 +64,7 @@ def test_ppo_by_hand():
         advantages=[[1.0, -2.0], [3.0, 9.0]],
         returns=[[2.0, 0.5], [1.0, 9.0]],
     )
-    config = Phase2Config(algorithm="PPO", value_coef=0.5, value_clip=0.2, entropy_coef=0.1)
+    config = Phase2Config(algorithm="PPO", value_coef=0.5, entropy_coef=0.1)
     part = Objective(planner, PPO, config)(batch, batch.counts())
     figures = dict(zip(METRICS, part.metrics.tolist(), strict=True))
     policy, value = -(1.2 - 2 * 0.8 + 3) / 3, (1 + 0.25 + 1) / 2 / 3
@@ -90,12 +88,12 @@ def test_bounds_of_the_ratio_belong_to_the_recipe_until_they_are_set():
     def bounds(kind, **changes):
         return RECIPES[kind].bounds_of(Phase2Config(loss_type=kind, **changes))
 
-    assert bounds("grpo") == bounds("cispo") == (0.2, 0.2, None, 5.0)
-    assert PPO.bounds_of(Phase2Config(algorithm="PPO")) == (0.2, 0.2, None, 5.0)
-    assert bounds("gspo") == (3e-4, 4e-4, None, 5.0)
-    assert bounds("gspo", epsilon=0.1) == (0.1, 0.1, None, 5.0)
-    assert bounds("gspo", epsilon_high=0.1) == (3e-4, 0.1, None, 5.0)
-    assert bounds("dapo", epsilon=0.1, epsilon_high=0.28, delta=3.0, max_ratio=2.0) == (0.1, 0.28, 3.0, 2.0)
+    assert bounds("grpo") == bounds("cispo") == (0.2, 0.2, 5.0)
+    assert PPO.bounds_of(Phase2Config(algorithm="PPO")) == (0.2, 0.2, 5.0)
+    assert bounds("gspo") == (3e-4, 4e-4, 5.0)
+    assert bounds("gspo", epsilon=0.1) == (0.1, 0.1, 5.0)
+    assert bounds("gspo", epsilon_high=0.1) == (3e-4, 0.1, 5.0)
+    assert bounds("dapo", epsilon=0.1, epsilon_high=0.28) == (0.1, 0.28, 5.0)
 
 
 def test_gspo_clips_what_moved_a_thousandth():

@@ -1,8 +1,7 @@
 """Our losses, gradients, advantages and sampler weights are those of TRL, run from its own code with every knob set.
 
 What differs on purpose: TRL averages `bnpo` per micro-batch, while ours never depends on how a step is cut, so the two
-agree for a step in one piece; TRL calls `cispo`'s largest ratio `epsilon_high`; and with `top_entropy_quantile` its
-entropy bonus too is of the chosen slots alone.
+agree for a step in one piece; and TRL calls `cispo`'s largest ratio `epsilon_high`, which is a constant here.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from types import ModuleType
 from types import SimpleNamespace as Bag
 from typing import Any
@@ -21,15 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from orchestai.config import Phase2Config
-from orchestai.outcome import Reward, RewardPart
 from orchestai.tasks.task import Task
 from orchestai.training.rl.algorithms import formulas
-from orchestai.training.rl.algorithms.credit import decoupled
 from orchestai.training.rl.algorithms.importance import sampler_weights
 from orchestai.training.rl.algorithms.objective import Objective
 from orchestai.training.rl.algorithms.recipes import RECIPES
 from orchestai.training.rl.batch import Batch
-from orchestai.types import Episode, Scores, TokenDecisions
+from orchestai.types import Scores, TokenDecisions
 
 KINDS = ["grpo", "dr_grpo", "dapo", "bnpo", "gspo", "cispo"]
 MAX_SLOTS = 11
@@ -37,22 +33,13 @@ KNOBS: dict[str, dict[str, Any]] = {
     "on policy": {"stale": False},
     "stale": {},
     "clip higher": {"epsilon": 0.1, "epsilon_high": 0.28},
-    "delta": {"delta": 1.4},
     "kl": {"kl_coef": 0.3},
     "entropy": {"entropy_coef": 0.05},
-    "highest entropy": {"top_entropy_quantile": 0.2937},
-    "highest entropy, weights and kl": {
-        "top_entropy_quantile": 0.6137,
-        "weights": "token",
-        "kl_coef": 0.2,
-        "delta": 1.5,
-    },
     "token weights": {"weights": "token"},
     "sequence weights": {"weights": "sequence"},
     "all": {
         "epsilon": 0.15,
         "epsilon_high": 0.3,
-        "delta": 1.5,
         "kl_coef": 0.2,
         "entropy_coef": 0.01,
         "weights": "token",
@@ -123,8 +110,6 @@ class Drawn:
 
 def ours(kind: str, drawn: Drawn, **settings: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Loss, and its gradients with respect to log-probabilities and entropies."""
-    if kind == "cispo":
-        settings["max_ratio"] = 1 + settings.pop("epsilon_high", 0.2)
     config = Phase2Config(loss_type=kind, **{"entropy_coef": 0.0, "epsilon": 0.2, **settings})
     policy = Rows(drawn.logp, drawn.entropy, drawn.reference)
     mask = drawn.mask
@@ -142,12 +127,8 @@ def ours(kind: str, drawn: Drawn, **settings: Any) -> tuple[Tensor, Tensor, Tens
         advantages=torch.where(mask, drawn.advantages[:, None], 0.0),
         returns=torch.zeros_like(drawn.logp),
         sequences=torch.arange(rows),
-        sequence_slots=mask.sum(1),
-        rollouts=torch.arange(rows),
-        rollout_slots=mask.sum(1),
+        lengths=mask.sum(1),
     )
-    if config.top_entropy_quantile < 1:
-        batch = batch.of_policy_loss(formulas.high_entropy(drawn.entropy, mask, config.top_entropy_quantile))
     loss = Objective(policy, RECIPES[kind], config)(batch, batch.counts()).loss
     loss.backward()
     gradient = policy.entropy.grad
@@ -166,11 +147,10 @@ def theirs(trl: ModuleType, kind: str, drawn: Drawn, parts: int = 1, **settings:
         me.loss_type = "grpo" if kind == "gspo" else kind
         me.importance_sampling_level = "sequence" if kind == "gspo" else "token"
         me.epsilon_low = settings.get("epsilon", 0.2)
-        me.epsilon_high = 1 + settings.get("epsilon_high", 0.2) if kind == "cispo" else high
+        me.epsilon_high = 5.0 if kind == "cispo" else high
         me.beta = settings.get("kl_coef", 0.0)
-        me.top_entropy_quantile = settings.get("top_entropy_quantile", 1.0)
-        me.get_high_entropy_mask = partial(trl.GRPOTrainer.get_high_entropy_mask, me)
-        me.args.delta = settings.get("delta")
+        me.top_entropy_quantile = 1.0
+        me.args.delta = None
         me.entropy_coef = settings.get("entropy_coef", 0.0)
         me._entropy_bonus_enabled = me.entropy_coef > 0
         me.use_vllm = drawn.weights is not None
@@ -235,26 +215,11 @@ def test_loss_and_gradient_are_those_of_trl(trl, kind, knobs):
         assert largest_error(found, theirs(trl, kind, drawn, **settings)) < 1e-9
 
 
-@pytest.mark.parametrize("share", [0.0131, 0.2073, 0.3519, 0.8117, 1.0])
-def test_the_slots_of_highest_entropy_are_those_of_trl(trl, share):
-    """TRL compares with an interpolated quantile, in float32; with these shares it never falls on a slot itself.
-
-    Ties at the threshold are all in.
-    """
-    me = stub(trl, torch.zeros(1), torch.zeros(1), 1)
-    for seed in range(20):
-        drawn = Drawn(seed)
-        for entropy in (drawn.entropy, (3 * drawn.entropy).round()):
-            expected = trl.GRPOTrainer.get_high_entropy_mask(me, entropy, drawn.mask, 1 - share)
-            found = formulas.high_entropy(entropy, drawn.mask, share)
-            assert torch.equal(found, expected)
-
-
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "bnpo"])
 def test_a_step_that_trl_cuts_into_micro_batches_is_the_same(trl, kind):
     """Without the entropy bonus, which TRL averages per micro-batch."""
     drawn = Drawn(0, weights="sequence")
-    settings = {"epsilon": 0.1, "epsilon_high": 0.3, "delta": 1.5, "kl_coef": 0.2}
+    settings = {"epsilon": 0.1, "epsilon_high": 0.3, "kl_coef": 0.2}
     assert largest_error(ours(kind, drawn, **settings), theirs(trl, kind, drawn, parts=4, **settings)) < 1e-9
 
 
@@ -301,7 +266,7 @@ def generated(trainer: Any, rewards: Tensor, logps: list[list[float]] | None = N
     return trainer._generate_and_score_completions([{"prompt": "2 3"}] * 8)
 
 
-@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+@pytest.mark.parametrize("scale", ["group", "none"])
 def test_advantages_are_those_of_trl(trainer, scale):
     """TRL has no choice of ddof and eps: 1 and 1e-4, which are ours by default. NaN is a reward that does not exist."""
     trainer.scale_rewards = scale
@@ -315,28 +280,6 @@ def test_advantages_are_those_of_trl(trainer, scale):
         assert torch.allclose(found.values, expected, atol=1e-9)
 
 
-def test_advantages_of_several_rewards_are_those_of_trl(trainer, monkeypatch):
-    """GDPO. A reward that does not exist is NaN there, and left out here."""
-    weights = (1.0, 0.3, 2.0)
-    monkeypatch.setattr(trainer, "multi_objective_aggregation", "normalize_then_sum")
-    monkeypatch.setattr(trainer, "reward_weights", torch.tensor(weights))
-    monkeypatch.setattr(trainer, "reward_funcs", [*weights])
-    monkeypatch.setattr(trainer, "reward_func_names", ["a", "b", "c"])
-    generator = torch.Generator().manual_seed(0)
-    batches = [torch.tensor([1.0, 10, 0.1]) * torch.randn(8, 3, generator=generator) for _ in range(5)]
-    batches[1][:4, 1], batches[2][2, 0], batches[3][5, :2] = 0.0, math.nan, math.nan
-    group_ids = torch.arange(8) // 4
-    for rewards in batches:
-        episodes = [
-            Episode("t", str(group), (), Reward.of({k: RewardPart(v, w) for k, v, w in parts if not math.isnan(v)}))
-            for group, row in zip(group_ids.tolist(), rewards.tolist(), strict=True)
-            for parts in [list(zip("abc", row, weights, strict=True))]
-        ]
-        worth = torch.tensor([episode.reward.total for episode in decoupled(episodes)])
-        found = formulas.group_advantages(worth, group_ids, torch.ones(8).bool(), scale="batch")
-        assert torch.allclose(found.values, generated(trainer, rewards)["advantages"], atol=1e-9)
-
-
 @pytest.mark.parametrize("bound", ["truncate", "mask"])
 @pytest.mark.parametrize("level", ["token", "sequence"])
 def test_sampler_weights_are_those_of_trl(trainer, level, bound):
@@ -344,17 +287,17 @@ def test_sampler_weights_are_those_of_trl(trainer, level, bound):
     logps = [[-3.5 + float(torch.randn((), generator=generator)) for _ in range(n)] for n in (5, 4, 3, 2, 1, 5, 4, 3)]
     trainer.use_vllm = trainer.vllm_importance_sampling_correction = True
     trainer.vllm_importance_sampling_mode = f"{level}_{bound}"
-    trainer.vllm_importance_sampling_clip_min, trainer.vllm_importance_sampling_clip_max = 0.3, 2.0
+    trainer.vllm_importance_sampling_clip_min, trainer.vllm_importance_sampling_clip_max = 0.0, 2.0
     try:
         made = generated(trainer, torch.arange(8.0), logps)
     finally:
         trainer.use_vllm = False
     mask = made["completion_mask"].bool()
     logp, sampler = made["old_per_token_logps"].double(), made["sampling_per_token_logps"].double()
-    found = sampler_weights(logp, sampler, mask, level, bound, 0.3, 2.0)
-    plain = sampler_weights(logp, sampler, mask, level, "truncate", 0.0, math.inf)
-    assert ((plain < 0.3) | (plain > 2)).any()
-    assert ((plain > 0.3) & (plain < 2)).any()
+    found = sampler_weights(logp, sampler, mask, level, bound, 2.0)
+    plain = sampler_weights(logp, sampler, mask, level, "truncate", math.inf)
+    assert (plain > 2).any()
+    assert (plain < 2).any()
     assert torch.allclose(found[mask], made["importance_sampling_ratio"].double().expand_as(found)[mask], atol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""What is too long is charged as DAPO does, and what the sampler says was cut off can be kept out of the loss."""
+"""What the sampler says was cut off can be kept out of the loss."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from orchestai.config import Phase2Config
 from orchestai.lm.backends.vllm_engine import completion
 from orchestai.outcome import Reward
 from orchestai.training.rl.advantages import make_batch, plan_credit
-from orchestai.training.rl.algorithms import formulas
 from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.objective import Objective
 from orchestai.training.rl.monitoring.episode_metrics import describe_batch
@@ -50,77 +49,6 @@ def learning(*episodes: Episode, credit: Credit | None = None, **changes):
     return make_batch(episodes, BY_ID, choose_recipe(config), config, LIMIT, credit or plan_credit(config))
 
 
-def advantages(*episodes: Episode, **changes) -> list[float]:
-    """Of the first slot of each episode."""
-    return learning(*episodes, **changes).batch.advantages[:, 0].tolist()
-
-
-def test_the_punishment_is_that_of_dapo():
-    """By hand: a limit of 100 and a buffer of 20 tokens."""
-    lengths = torch.tensor([0.0, 80, 81, 90, 100, 30])
-    limits, truncated = torch.full((6,), 100.0), torch.tensor([False] * 5 + [True])
-    assert formulas.overlong(lengths, limits, truncated, 20).tolist() == pytest.approx([0, 0, -0.05, -0.5, -1, -1])
-    assert formulas.overlong(torch.tensor([3.0]), torch.tensor([6.0]), truncated[:1], 20).tolist() == [-0.5]
-
-
-def test_the_punishment_is_that_of_trl():
-    rewards = pytest.importorskip("trl.rewards", reason="TRL is not installed; it comes with the dev extra")
-    theirs = rewards.get_soft_overlong_punishment(max_completion_len=50, soft_punish_cache=7)
-    lengths = list(range(52))
-    expected = theirs(completion_ids=[[0] * length for length in lengths])
-    limits, truncated = torch.full((52,), 50.0), torch.tensor(lengths) > 50
-    found = formulas.overlong(torch.tensor(lengths, dtype=torch.float64), limits, truncated, 7)
-    assert found.tolist() == pytest.approx(expected, abs=1e-12)
-
-
-def test_of_two_plans_that_succeed_the_longer_one_is_worse():
-    """Penalties of 0 and of three quarters of half a success: 5 of alpha=10, around their mean."""
-    found = learning(
-        episode(10.0, turn(1)), episode(10.0, turn(4)), alpha=10.0, overlong_buffer=4, overlong_penalty=0.5
-    )
-    assert found.batch.advantages[:, 0].tolist() == pytest.approx([(5 - 1.25) / 2, (1.25 - 5) / 2])
-    assert found.metrics["reward_overlong"] == pytest.approx(-(1.25 + 5) / 2)
-    assert advantages(episode(10.0, turn(1)), episode(10.0, turn(4)), alpha=10.0) == [0, 0]
-
-
-def test_an_invalid_plan_stays_worse_than_every_valid_one():
-    """A short invalid plan, ranked just below the valid one that was cut off."""
-    invalid, valid = episode(-0.1, turn(1), valid=False), episode(0.0, turn(LIMIT, truncated=True))
-    worse, better = advantages(invalid, valid, overlong_buffer=2)
-    assert worse == pytest.approx(-0.05)
-    assert better == pytest.approx(0.05)
-
-
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
-        ("outcome", [[-0.25, -0.25], [0.25, 0.25]]),
-        ("role", [[-0.25, -0.25], [0.25, 0.25]]),
-        ("turn", [[-0.5, -0.25], [0.5, 0.25]]),
-        ("return_to_go", [[-0.25, 0], [0.25, 0]]),
-        ("context", [[-0.25, 0], [0.25, 0]]),
-    ],
-)
-def test_every_rule_of_credit_charges_the_act_that_was_too_long(rule, expected):
-    """Two attempts alike in everything, but the first's first act was cut off; a penalty of a half, gamma 1."""
-
-    def attempt(*, truncated: bool) -> Episode:
-        turns = turn(2, truncated=truncated, reward=0.0, limit=9), turn(2, prompt=7, reward=0.0, limit=9)
-        return episode(1.0, *turns)
-
-    found = learning(attempt(truncated=True), attempt(truncated=False), credit=Credit(rule), overlong_buffer=1)
-    assert found.batch.mask.shape[1] == 6
-    assert torch.allclose(found.batch.advantages[:, [0, 5]], torch.tensor(expected))
-
-
-@pytest.mark.parametrize("rule", ["outcome", "role", "turn", "return_to_go"])
-def test_a_critic_foresees_what_being_too_long_costs(rule):
-    turns = turn(2, truncated=True, reward=0.0, limit=9), turn(2, prompt=7, reward=0.0, limit=9)
-    changes = {"algorithm": "PPO", "overlong_buffer": 1, "lambda_gae": 1.0, "gamma": 1.0}
-    found = learning(episode(1.0, *turns), credit=Credit(rule), **changes)
-    assert found.batch.returns[0].tolist() == pytest.approx([0.5, 0.5, 0, 0, 1, 1])
-
-
 def loss_of(episodes: list[Episode], **changes) -> tuple[float, torch.Tensor]:
     config = Phase2Config(alpha=1.0, loss_type="dr_grpo", entropy_coef=0.0, **changes)
     planner = bandit.Speller()
@@ -154,7 +82,7 @@ def test_only_the_act_that_was_cut_off_is_left_out_of_a_dialogue():
     turns = turn(2, truncated=True, limit=9), turn(2, prompt=7, limit=9)
     found = learning(episode(1.0, *turns), episode(0.0, *turns), mask_truncated=True)
     assert found.batch.mask.tolist() == [[False, False, False, False, True, True]] * 2
-    assert found.batch.sequence_slots.tolist() == [2, 2]
+    assert found.batch.lengths.tolist() == [2, 2]
     assert found.worthwhile
 
 
@@ -190,11 +118,10 @@ def test_the_share_of_what_was_cut_off_is_reported():
 
 def test_planners_and_their_runs_know_what_was_cut_off(tmp_path):
     """A speller that knows nothing writes four of five tokens, four times, without an end: 0.8 ** 4 of its plans."""
-    config = bandit.settings(num_episodes=24, tasks_per_update=24, mask_truncated=True, overlong_buffer=2)
+    config = bandit.settings(num_episodes=24, tasks_per_update=24, mask_truncated=True)
     asyncio.run(bandit.trainer(tmp_path, config, bandit.Speller()).train())
     (row,) = bandit.rows(tmp_path)
     assert row["truncated_share"] == pytest.approx(0.8**4, abs=0.08)
-    assert -0.5 < row["reward_overlong"] < -0.5 * row["truncated_share"]
     assert row["loss"] != 0
 
 

@@ -45,7 +45,7 @@ def test_a_prompt_that_is_not_all_of_what_was_before_forks(second):
 
 def learned(episodes: list[Episode], changes: dict, credit: Credit) -> tuple[int, float, torch.Tensor]:
     """Rows of the batch, its loss, and the gradient of all weights."""
-    config = Phase2Config(entropy_coef=0.01, value_clip=None, **changes)
+    config = Phase2Config(entropy_coef=0.01, **changes)
     recipe = choose_recipe(config)
     batch = make_batch(episodes, TASKS, recipe, config, POLICY.max_slots, credit).batch
     assert batch is not None

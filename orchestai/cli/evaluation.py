@@ -1,0 +1,426 @@
+"""Commands that measure planners and their parts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from orchestai.cli.options import (
+    CHECKPOINTS,
+    CONFIG,
+    EXECUTION_LOGS,
+    Cards,
+    Columns,
+    ConfigFile,
+    JsonFile,
+    Overrides,
+    Reader,
+    Record,
+    RunReplies,
+    flag,
+    judged_replies,
+    override,
+    read_table,
+    run_async,
+    say,
+)
+from orchestai.errors import UserError
+from orchestai.progress import console
+
+if TYPE_CHECKING:
+    from orchestai.config import Config, PlannerConfig, WorkersConfig
+    from orchestai.evaluation.systems.evaluate import Evaluation
+    from orchestai.execution.log import ExecutionLog
+    from orchestai.execution.running_workflow import JudgingExecutor
+    from orchestai.planner.base import Planner
+    from orchestai.planner.slots.encoders.encoder import TextEncoder
+    from orchestai.tasks.splits import SeenTasks
+
+
+def evaluate(
+    config: ConfigFile = CONFIG,
+    phase1: Annotated[Path, flag("phase1", "Checkpoint of phase 1.")] = CHECKPOINTS / "phase1_best.pth",
+    checkpoint: Annotated[Path, flag("checkpoint", "Checkpoint of phase 2.")] = CHECKPOINTS / "phase2_best.pth",
+    logs: Annotated[Path, flag("logs", "Logs that the lookup baselines learn from.")] = EXECUTION_LOGS,
+    output: Annotated[Path, flag("output", "JSON to write; a plot and the table's text go beside it.")] = Path(
+        "evaluation.json"
+    ),
+    record: Record = None,
+    overrides: Overrides = None,
+) -> None:
+    """Compare both phases with every baseline on held-out tasks."""
+    from orchestai.config import load_config
+
+    loaded = load_config(config, overrides or [])
+    evaluation = run_async(
+        run_evaluate(loaded, phase1=phase1, phase2=checkpoint, logs=logs, output=output, record=record)
+    )
+    console.print(evaluation.table())
+    say(evaluation.conclusion)
+    console.print(f"written: {output}, and the plot and the table beside it", highlight=False)
+
+
+async def run_evaluate(
+    config: Config, *, phase1: Path, phase2: Path, logs: Path, output: Path, record: Path | None = None
+) -> Evaluation:
+    """Compare both phases and the baselines on the evaluation split; writes JSON, table and plot."""
+    from orchestai.evaluation.held_out import held_out_tasks
+    from orchestai.evaluation.systems.evaluate import Logged, embedder
+    from orchestai.evaluation.systems.evaluate import evaluate as run_evaluation
+    from orchestai.evaluation.systems.runner import Runner
+    from orchestai.execution.log import read_log
+    from orchestai.execution.record import measured_in
+    from orchestai.execution.runtime import open_runtime
+    from orchestai.planner.checkpoint import open_checkpoint, reference_of, seen_by
+    from orchestai.planner.checkpoint_files import is_checkpoint
+    from orchestai.planner.outlook import open_outlook
+    from orchestai.planner.serving import open_fallbacks
+    from orchestai.rewards.scorers import refuse_unscorable
+    from orchestai.storage import artifacts
+    from orchestai.tasks.splits import open_splits
+    from orchestai.training.rl.reward_setup import Measurement, open_reward
+
+    splits = open_splits(config.tasks)
+    refuse_unscorable(splits.whole)
+    records = read_log(logs).records if logs.exists() else []
+    paths = {name: path for name, path in (("phase 1", phase1), ("phase 2", phase2)) if is_checkpoint(path)}
+    planners = {name: open_checkpoint(path, config.planner, config.workers) for name, path in paths.items()}
+    _share_steps(list(planners.values()))
+    if not planners:
+        raise UserError(f"neither {phase1} nor {phase2} exists; train first, or pass --phase1 and --checkpoint")
+    held_out = held_out_tasks(splits, {name: seen_by(path) for name, path in paths.items()})
+    known = {phase1: is_checkpoint(phase1), phase2: is_checkpoint(phase2), logs: bool(records)}
+    for what, path in (("phase 1", phase1), ("phase 2", phase2), ("the baselines that learn from logs", logs)):
+        if not known[path]:
+            say(f"{path}: nothing there; evaluating without {what}")
+    # Before the work, so that a folder that cannot be written costs no evaluation.
+    facts = {"phase1": str(phase1), "phase2": str(phase2), "logs": str(logs)}
+    artifacts.save_run_info(output.parent, config, command="evaluate", **facts)
+    named = config.rewards.reward_weights
+    ours = str(list(paths.values())[-1])
+
+    @asynccontextmanager
+    async def other_workers(workers: WorkersConfig) -> AsyncIterator[JudgingExecutor]:
+        async with open_runtime(workers, config.execution, config.sandbox, rewards=named, record=record) as runtime:
+            yield runtime.executor
+
+    measured = (reference_of(path) for path in (phase2, phase1) if known[path])
+    reference = next(filter(None, measured), None) or measured_in(records)
+    async with open_runtime(config.workers, config.execution, config.sandbox, rewards=named, record=record) as runtime:
+        execute, concurrency = runtime.executor.execute, config.execution.concurrency
+        measurement = Measurement(config.workers, held_out.kept, execute, concurrency)
+        reward = await open_reward(config.rewards, config.training.phase2_rl, reference, measurement)
+        say(*reward.remarks())
+        evaluation = await run_evaluation(
+            config,
+            planners,
+            Runner(runtime.executor, held_out.kept, reward, config.tasks.unscorable_limit),
+            reward,
+            Logged(embedder(_encoder(config.planner, planners)), records),
+            open_executor=other_workers,
+            fallbacks=open_fallbacks(ours, config.planner, config.workers, runtime.pool),
+            outlook=open_outlook(ours),
+            execution_log=_empty_log(output),
+            shown=True,
+        )
+    evaluation = evaluation.on(held_out)
+    evaluation.write(output)
+    return evaluation
+
+
+def _share_steps(planners: Sequence[Planner]) -> None:
+    """Let planners that find the same steps find them once."""
+    from orchestai.planner.slots.model import PlannerModel
+
+    known = [planner for planner in planners if isinstance(planner, PlannerModel)]
+    for planner in known[1:]:
+        planner.share_steps(known[0])
+
+
+def _empty_log(output: Path) -> ExecutionLog:
+    """The log beside the figures, without what an earlier evaluation has left in it."""
+    from orchestai.execution.log import ExecutionLog
+
+    log = ExecutionLog(output.with_name(f"{output.stem}_executions"), run_id="evaluation")
+    log.path.unlink(missing_ok=True)
+    log.check()
+    return log
+
+
+def _encoder(settings: PlannerConfig, planners: Mapping[str, Planner]) -> TextEncoder:
+    """Of a planner that has one, else the configured one."""
+    from orchestai.planner.slots.encoders.encoder import open_configured
+    from orchestai.planner.slots.model import PlannerModel
+
+    own = (planner.encoder for planner in planners.values() if isinstance(planner, PlannerModel))
+    return next(own, None) or open_configured(settings)
+
+
+def score(
+    samples: Annotated[
+        Path, typer.Argument(help="Samples (.jsonl, .jsonl.gz): rows with task_id, and completion or solution.")
+    ],
+    config: ConfigFile = CONFIG,
+    suite: Annotated[str | None, flag("suite", "Suite of the samples, instead of tasks.suite.")] = None,
+    k: Annotated[str, flag("k", "Print pass@k for these, such as 1,10.")] = "1",
+    output: Annotated[Path | None, flag("output", "File of verdicts; SAMPLES_results.jsonl if absent.")] = None,
+    json_path: JsonFile = None,
+    checkpoint: Annotated[
+        Path | None,
+        flag("checkpoint", "The planner or agents that wrote the samples, to leave out tasks that it learned from."),
+    ] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Judge samples of a suite's tasks by their tests and print pass@k. Interrupt and repeat it to continue."""
+    from orchestai.config import load_config
+
+    loaded = load_config(config, [*(overrides or []), *override("tasks.suite", suite)])
+    whole = run_async(
+        run_score(loaded, samples=samples, ks=_parse_k(k), output=output, json_path=json_path, checkpoint=checkpoint)
+    )
+    if not whole:
+        raise typer.Exit(1)
+
+
+def _parse_k(text: str) -> list[int]:
+    try:
+        ks = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        ks = []
+    if not ks or ks[0] < 1:
+        raise UserError(f"--k: {text!r} is not a list of numbers from 1; write it such as 1,10")
+    return ks
+
+
+async def run_score(
+    config: Config,
+    *,
+    samples: Path,
+    ks: Sequence[int],
+    output: Path | None = None,
+    json_path: Path | None = None,
+    checkpoint: Path | None = None,
+) -> bool:
+    """Judge the samples of a file, print what they are worth and keep the verdicts; whether all could be judged.
+
+    Args:
+        checkpoint: the planner or agents that wrote the samples; those of tasks that it has seen are left out.
+    """
+    from orchestai.evaluation.held_out import held_out_tasks
+    from orchestai.evaluation.samples.score_samples import (
+        VerdictFile,
+        check_distinct,
+        progress_bar,
+        read_samples,
+        samples_of,
+        verdict_path,
+    )
+    from orchestai.evaluation.samples.score_samples import score as judge
+    from orchestai.execution.runtime import open_sandbox
+    from orchestai.sandbox.levels import refusal
+    from orchestai.storage import artifacts
+    from orchestai.tasks.splits import open_splits
+    from orchestai.tasks.suite import data_fingerprint
+    from orchestai.tasks.suites import open_suite
+
+    suite = open_suite(config.tasks)
+    tasks = [task for split in suite.splits for task in suite.split(split)]
+    read = read_samples(samples, tasks)
+    held_out = (
+        None
+        if checkpoint is None
+        else held_out_tasks(open_splits(config.tasks), {str(checkpoint): _seen_by(checkpoint)})
+    )
+    if held_out is not None:
+        read = samples_of(held_out.kept, read, samples)
+        tasks = list(held_out.kept)
+    output = output or verdict_path(samples)
+    check_distinct([samples, output, *([json_path] if json_path else [])])
+    file = VerdictFile(output)
+    if file.problems:
+        say(f"lines skipped: {len(file.problems)}; the first is {file.problems[0]}")
+    with open_sandbox(config.sandbox, config.execution) as sandbox, progress_bar(len(read), console) as progress:
+        level = sandbox.level
+        if level == "none" and any(task.wants_program for task in tasks):
+            raise UserError(f"score: {refusal()}; the suite's answers are among your files")
+        report = await judge(read, sandbox, file, workers=sandbox.workers, progress=progress)
+    console.print(report.table(ks, f"{suite.name}: {samples}"))
+    say(
+        *([] if held_out is None else held_out.remarks()),
+        *report.remarks(ks, tasks=len(tasks)),
+        f"{output}: {len(report.verdicts)} verdicts ({report.continued} from before)",
+    )
+    if json_path is not None:
+        facts = {
+            "suite": suite.name,
+            "samples_file": str(samples),
+            "data_fingerprint": data_fingerprint(tasks),
+            "held_out": None if held_out is None else held_out.to_dict(lambda task: task.task_id),
+            "sandbox": config.sandbox.model_dump(mode="json"),
+            "level": level,
+            "versions": artifacts.versions(),
+        }
+        artifacts.write_json(json_path, {**report.to_dict(ks), **facts})
+    return not report.lost
+
+
+def _seen_by(checkpoint: Path) -> SeenTasks:
+    """Of a planner or of agents."""
+    from orchestai.agents import policies
+    from orchestai.planner.checkpoint import seen_by
+
+    return policies.seen_by(checkpoint) if (checkpoint / policies.METADATA).exists() else seen_by(checkpoint)
+
+
+def evaluate_table(
+    table: Annotated[list[Path], flag("table", "File or folder of outcomes; may be given several times.")],
+    reader: Reader,
+    columns: Columns = None,
+    cards: Cards = None,
+    seeds: Annotated[int, flag("seeds", "Number of splits.", minimum=1)] = 3,
+    new_workers: Annotated[
+        bool, flag("new_workers", "Also leave each worker out, of which a card and 0, 20 or 50 outcomes are known.")
+    ] = False,
+    run_replies: RunReplies = False,
+    cascade: Annotated[
+        list[str] | None,
+        flag("cascade", "With --run_replies: WORKER,WORKER,... to ask in turn until the first test passes."),
+    ] = None,
+    cascade_budget: Annotated[
+        float | None,
+        flag(
+            "cascade_budget",
+            "With --run_replies: the chosen cascade's highest cost, as a share of the best worker's; 1/15 if absent.",
+            minimum=0,
+        ),
+    ] = None,
+    config: ConfigFile = CONFIG,
+    json_path: JsonFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Compare routers on an outcome table: AIQ, APGR and more, with intervals, on queries that nothing learned from."""
+    from orchestai.config import load_config
+    from orchestai.errors import UserError
+    from orchestai.evaluation.tables.baselines import BASELINES
+    from orchestai.evaluation.tables.replies_evaluation import evaluate_replies
+    from orchestai.evaluation.tables.table_evaluation import evaluate_table as run_evaluation
+    from orchestai.evaluation.tables.table_evaluation import leave_one_worker_out, to_dict, to_table
+    from orchestai.evaluation.tables.worker_estimate import OURS, estimate
+    from orchestai.planner.slots.encoders.sentences import query_features
+    from orchestai.storage import artifacts
+
+    if not run_replies and (cascade or cascade_budget is not None):
+        raise UserError("--cascade and --cascade_budget compare replies that are run: add --run_replies")
+    loaded = load_config(config, overrides or [])
+    outcomes = read_table(table, reader, columns, cards)
+    facts = {"paths": [str(path) for path in table], "reader": reader, "versions": artifacts.versions()}
+    report: dict[str, Any]
+
+    def write() -> None:
+        if json_path is not None:
+            artifacts.write_json(json_path, report | facts)
+
+    with console.status("embedding the queries") as status:
+
+        def progress(doing: str) -> None:
+            status.update(escape(doing))
+
+        if run_replies:
+            judged, _ = judged_replies(outcomes, loaded, progress)
+            chains = [one.split(",") for one in cascade or []]
+            budget = {} if cascade_budget is None else {"budget": cascade_budget}
+            features = query_features(judged.table.texts, loaded.workers.models_dir)
+            compared = evaluate_replies(judged, features, chains, seeds=range(seeds), **budget)
+            printed, report, notes = compared.to_table(), compared.to_dict(), compared.notes
+        else:
+            features = query_features(outcomes.texts, loaded.workers.models_dir)
+            described = None
+            if outcomes.cards:
+                texts = [outcomes.cards.get(worker, worker) for worker in outcomes.workers]
+                described = query_features(texts, loaded.workers.models_dir)
+            common: dict[str, Any] = {"seeds": range(seeds), "cards": described, "progress": progress}
+            evaluation = run_evaluation(outcomes, features, BASELINES | {OURS: estimate}, **common)
+            printed, report, notes = to_table(evaluation), to_dict(evaluation), evaluation.notes
+        write()
+        console.print(printed)
+        say(*notes)
+        if new_workers and not run_replies:
+            left_out = leave_one_worker_out(outcomes, features, **common)
+            report["new_worker"] = left_out.to_dict()
+            write()
+    if json_path is not None:
+        say(f"written: {json_path}")
+
+
+_SENTENCE_TOKENS = 512
+"""Longest sentence that is compared with others."""
+_PLANNER = CHECKPOINTS / "phase1_best.pth"
+
+
+def evaluate_plans(
+    plans: Annotated[Path, flag("plans", "Training file with the plans.")],
+    config: ConfigFile = CONFIG,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option("--checkpoint", "--phase1", help=f"The planner; {_PLANNER} if absent, or none if that is too."),
+    ] = None,
+    training_data: Annotated[
+        Path | None,
+        flag("training_data", "What was learned from: `nearest graph` copies from it, and its tasks are not scored."),
+    ] = None,
+    json_path: JsonFile = None,
+    overrides: Overrides = None,
+) -> None:
+    """Compare a planner, if there is one, and the trivial baselines with plans that others wrote, step by step."""
+    from orchestai.config import load_config
+    from orchestai.data.training_file import data_fingerprint, load_training_data
+    from orchestai.evaluation.plans.evaluate import SAME_STEP
+    from orchestai.evaluation.plans.evaluate import evaluate_plans as run_evaluation
+    from orchestai.evaluation.plans.scored_plans import NamedPlans, choose_plans
+    from orchestai.planner.checkpoint import load_planner, seen_by
+    from orchestai.planner.checkpoint_files import is_checkpoint
+    from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
+    from orchestai.planner.slots.encoders.sentences import sentence_embedder
+    from orchestai.storage import artifacts
+
+    loaded = load_config(config, overrides or [])
+    if checkpoint is None and is_checkpoint(_PLANNER):
+        checkpoint = _PLANNER
+    scored = choose_plans(
+        NamedPlans(str(plans), load_training_data(plans, loaded)),
+        {} if checkpoint is None else {str(checkpoint): seen_by(checkpoint)},
+        None if training_data is None else NamedPlans(str(training_data), load_training_data(training_data, loaded)),
+        include_learned=loaded.tasks.include_learned,
+    )
+    if scored.remark:
+        say(scored.remark)
+    planner = None if checkpoint is None else load_planner(checkpoint, loaded.planner, loaded.workers)
+    embed = sentence_embedder(open_encoder(MINILM, _SENTENCE_TOKENS))
+    evaluation = run_evaluation(planner, scored.held_out.kept, embed, learned=scored.learned, console=console)
+    if json_path is not None:
+        learned = None
+        if training_data is not None:
+            learned = {"path": str(training_data), "data_fingerprint": data_fingerprint(training_data)}
+        facts = {
+            "plans": str(plans),
+            "checkpoint": None if checkpoint is None else str(checkpoint),
+            "data_fingerprint": data_fingerprint(plans),
+            "training_data": learned,
+            "held_out": scored.to_dict(),
+            "same_step": SAME_STEP,
+            "versions": artifacts.versions(),
+        }
+        figures = {
+            "rows": evaluation.to_dict(),
+            "differences": evaluation.differences(),
+            "per_plan": evaluation.per_plan(),
+        }
+        artifacts.write_json(json_path, figures | facts)
+    console.print(evaluation.table())
+    if planner is not None:
+        console.print(evaluation.differences_table())

@@ -1,1 +1,0 @@
-"""Commands that put a planner to work, and let it learn on."""

@@ -1,1 +1,0 @@
-"""Where workflows and programs run, if not in this process."""

@@ -1,1 +1,0 @@
-"""Keys and values of tokens that were read: of prompts, of rows that go on, and on disk."""

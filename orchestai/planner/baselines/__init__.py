@@ -1,1 +1,0 @@
-"""Planners that do not learn."""

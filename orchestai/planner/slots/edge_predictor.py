@@ -1,0 +1,322 @@
+"""Edges of steps that the instruction lists: a score for every pair, from what a language model knows of both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
+
+from orchestai.config import LinkerConfig
+from orchestai.lm.length_batches import length_batches
+from orchestai.planner.base import Plan
+from orchestai.planner.slots.dag import best_expected_edges
+from orchestai.planner.slots.decoder import Structure
+from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder, UnreadableTextError
+from orchestai.planner.slots.encoders.step_encoder import open_step_encoder
+from orchestai.planner.slots.heads import mlp
+from orchestai.planner.slots.layers import EncoderLayer, padded, present
+from orchestai.planner.slots.losses import GivenEdges
+from orchestai.planner.slots.targets import (
+    IGNORE,
+    PlanTargets,
+    check_words,
+    existing_steps,
+    given_decisions,
+    token_spans,
+)
+from orchestai.text.spoken import ORDINALS
+
+if TYPE_CHECKING:
+    from orchestai.planner.slots.model import PlannerModel
+
+
+@dataclass(frozen=True, eq=False)
+class FoundSteps:
+    """The n steps of one instruction.
+
+    Attributes:
+        text: the instruction, without its features.
+        spans: (n, 2) first and last token of each step; edges: (n, n) bool; edge_logits: (n, n).
+        sureness: (features,) see `PlanConfidence`.
+    """
+
+    text: EncodedText
+    spans: Tensor
+    edges: Tensor
+    edge_logits: Tensor
+    sureness: Tensor
+
+    @classmethod
+    def split(
+        cls, texts: Sequence[EncodedText], structure: Structure, edge_logits: Tensor, sureness: Tensor
+    ) -> list[FoundSteps]:
+        """One per text, of (b, n, ...) tensors that are padded to the longest."""
+        found = []
+        for i, (text, n) in enumerate(zip(texts, structure.lengths.tolist(), strict=True)):
+            light = replace(text, features=text.features[:0].copy(), meanings=text.meanings[:0].copy())
+            kept = structure.spans[i, :n], structure.edges[i, :n, :n], edge_logits[i, :n, :n], sureness[i]
+            found.append(cls(light, *(tensor.cpu().clone() for tensor in kept)))
+        return found
+
+    @staticmethod
+    def collate(found: Sequence[FoundSteps], device: torch.device) -> tuple[Structure, Tensor]:
+        """The steps and edges, and the (b, n, n) edge logits, padded with zeros to the longest."""
+        lengths = torch.tensor([len(one.spans) for one in found], device=device)
+        longest = int(lengths.max())
+
+        def square(matrices: Sequence[Tensor]) -> Tensor:
+            return torch.stack([F.pad(m, (0, longest - len(m), 0, longest - len(m))) for m in matrices]).to(device)
+
+        spans = pad_sequence([one.spans for one in found], batch_first=True).to(device)
+        structure = Structure(lengths, spans, square([one.edges for one in found]))
+        return structure, square([one.edge_logits for one in found])
+
+
+class GivenSteps:
+    """A planner with its edge predictor.
+
+    Raises:
+        UserError: it has none, as `planner.linker` is not configured.
+    """
+
+    def __init__(self, planner: PlannerModel) -> None:
+        self._planner = planner
+        self._edges = planner.edge_predictor
+
+    @torch.no_grad()
+    def plan(self, instructions: Sequence[str], steps: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]:
+        """Plans that are greedy and have no decisions: nothing is learned from them but by imitation.
+
+        Args:
+            steps: for each instruction the [start, end) character offsets of the steps in it.
+        """
+        plans: dict[int, Plan] = {}
+        for i, (instruction, spans) in enumerate(zip(instructions, steps, strict=True)):
+            try:
+                self._edges.read(instruction, spans)
+            except UnreadableTextError as error:
+                plans[i] = Plan(workflow=None, raw_valid=False, error=str(error))
+        readable = {i: len(instruction) for i, instruction in enumerate(instructions) if i not in plans}
+        with self._planner.without_dropout():
+            for rows in length_batches(readable):
+                made = self._plan([instructions[i] for i in rows], [steps[i] for i in rows])
+                plans.update(zip(rows, made, strict=True))
+        return [plans[i] for i in range(len(instructions))]
+
+    def _plan(self, instructions: Sequence[str], given: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]:
+        planner, config = self._planner, self._planner.config
+        device = planner.card_features.device
+        spans = [torch.tensor(row, device=device).view(-1, 2) for row in given]
+        targets = PlanTargets(
+            lengths=torch.tensor([len(row) for row in given], device=device),
+            spans=pad_sequence(spans, batch_first=True, padding_value=IGNORE),
+        )
+        logits = self._edges(instructions, targets)["edge_logits"]
+        texts = [planner.encoder.encode(instruction) for instruction in instructions]
+        offsets = padded([text.offsets for text in texts], device)
+        asked = given_decisions(targets, offsets, len(config.task_types), len(planner.cards), config.max_fallbacks)
+        structure = Structure(asked.lengths, asked.spans, best_expected_edges(logits, asked.steps))
+        batch = planner.choose_workers(instructions, texts, structure)
+        return [replace(plan, decisions=None) for plan in planner.finish(texts, batch, logits)]
+
+
+_NO_TOKEN = -1
+
+
+class References(nn.Module):
+    """Finds in a step's own words the tokens that are the number of another, as a figure or as an ordinal.
+
+    Which step a number is of is not learned, so that one which no training plan had is understood. Whether it is a
+    reference ("#2") or counts something ("2 cups") is learned, from the encoder's output there and at the tokens
+    beside it.
+
+    Args:
+        text_encoder: of the instructions.
+        out: width of the features of pairs.
+        max_subtasks: most steps.
+        dropout: on what is read of tokens.
+    """
+
+    def __init__(self, text_encoder: TextEncoder, out: int, max_subtasks: int, dropout: float) -> None:
+        super().__init__()
+        width = 3 * text_encoder.width // 2
+        self.around = nn.Sequential(nn.LayerNorm(width), nn.Dropout(dropout), nn.Linear(width, out), nn.GELU())
+        self.out = nn.Linear(out, out, bias=False)
+        self.numbers: Tensor
+        self.register_buffer("numbers", _numbers(text_encoder, max_subtasks), persistent=False)
+
+    def forward(self, tokens: Tensor, ids: Tensor, spans: Tensor, steps: Tensor) -> Tensor:
+        """(b, n, n, out), 0 where the words of the column's step have no number of the row's.
+
+        Args:
+            tokens: (b, t, width) the encoder's output; ids: (b, t) of its vocabulary.
+            spans: (b, n, 2) first and last tokens of the steps.
+            steps: (b, n) bool; the steps that exist.
+        """
+        n, position = steps.shape[1], torch.arange(ids.shape[1], device=ids.device)
+        own = (position >= spans[..., :1]) & (position <= spans[..., 1:]) & steps[..., None]
+        is_number = (ids[:, None, None] == self.numbers[:n, :, None]).any(2)
+        named = (is_number[:, :, None] & own[:, None]).to(tokens.dtype)
+        padded = F.pad(tokens, (0, 0, 1, 1))
+        around = self.around(torch.cat([padded[:, :-2], tokens, padded[:, 2:]], -1))
+        found: Tensor = self.out(named.flatten(1, 2) @ around)
+        return found.unflatten(1, (n, n))
+
+
+def _numbers(text_encoder: TextEncoder, count: int) -> Tensor:
+    """(count, 2) the tokens of each number as a figure and as an ordinal; `_NO_TOKEN` where it is no single one."""
+    figures = [str(number) for number in range(1, count + 1)]
+    spelled = zip_longest(figures, ORDINALS[:count], fillvalue="")
+    single = [[_only(text_encoder.token_ids(word)) for word in words] for words in spelled]
+    return torch.tensor(single)
+
+
+def _only(ids: list[int]) -> int:
+    return ids[0] if len(ids) == 1 else _NO_TOKEN
+
+
+class EdgePredictor(nn.Module):
+    """Says for each ordered pair of given steps whether the second needs the first.
+
+    Which of two everyday steps comes first is written nowhere in them: it takes what a language model has read of the
+    world (`StepEncoder`). A pair is described by both steps, by their product, by how far apart they are listed, by
+    what sentences behind the steps say of the two (`Mentions`), and by what the second step's own words say of the
+    first (`References`). Then pairs with the same second step see each other.
+
+    Args:
+        text_encoder: of the instructions.
+        max_subtasks: most steps.
+        cache_dir: where a packaged language model is converted to.
+
+    Attributes:
+        step_encoder: what the language model knows of steps; its weights are not among the module's.
+
+    Raises:
+        UserError: the language model cannot be loaded.
+    """
+
+    def __init__(self, config: LinkerConfig, text_encoder: TextEncoder, max_subtasks: int, cache_dir: Path) -> None:
+        super().__init__()
+        d, wide = config.d_model, 3 * config.d_model
+        self.text_encoder = text_encoder
+        self.step_encoder = open_step_encoder(config.language_model, config.language_layer, cache_dir)
+        self.max_subtasks = max_subtasks
+        width, token_width = self.step_encoder.width, text_encoder.width // 2
+        self.step = nn.Sequential(nn.LayerNorm(width), nn.Dropout(config.dropout), nn.Linear(width, wide))
+        self.parent = nn.Linear(wide, d)
+        self.child = nn.Linear(wide, d)
+        self.product = nn.ModuleList([nn.Linear(wide, d), nn.Linear(wide, d)])
+        self.distance = nn.Embedding(2 * max_subtasks - 1, d)
+        self.mentions = Mentions(token_width, d)
+        self.rivals = EncoderLayer(d, config.num_heads, config.dropout)
+        self.out = nn.Sequential(nn.LayerNorm(d), nn.Dropout(config.dropout), mlp(d, d, 1))
+        self.references = References(text_encoder, d, max_subtasks, config.dropout)
+
+    def forward(self, instructions: Sequence[str], targets: PlanTargets) -> GivenEdges:
+        """Edges of the steps that the instructions list, at `targets["spans"]`.
+
+        Raises:
+            UnreadableTextError: an instruction is empty or too long, or a step has no words.
+        """
+        device = targets["spans"].device
+        texts = [self.text_encoder.encode(instruction) for instruction in instructions]
+        offsets = padded([text.offsets for text in texts], device)
+        steps = existing_steps(targets)
+        spans = token_spans(targets["spans"][:, : steps.shape[1]], offsets)
+        rows = zip(instructions, targets["spans"].tolist(), steps.sum(-1).tolist(), strict=True)
+        read = [self.step_encoder.read(text, row[:count]) for text, row, count in rows]
+        known = pad_sequence([one.to(device, torch.float32) for one in read], batch_first=True)
+        logits = self._logits(known, texts, spans, steps)
+        return GivenEdges(edge_logits=logits, workflow_graph=logits.sigmoid())
+
+    def read(self, instruction: str, spans: Sequence[tuple[int, int]]) -> None:
+        """See whether the steps can be planned; what was read of them is kept for it.
+
+        Args:
+            spans: [start, end) character offsets of the steps in the instruction.
+
+        Raises:
+            UnreadableTextError: the instruction is empty or too long, or there are no steps, too many, or one without
+                words.
+        """
+        if not spans:
+            raise UnreadableTextError("no steps are given")
+        if len(spans) > self.max_subtasks:
+            raise UnreadableTextError(f"{len(spans)} steps, but planner.max_subtasks is {self.max_subtasks}")
+        check_words(spans, self.text_encoder.encode(instruction).offsets)
+        self.step_encoder.read(instruction, spans)
+
+    def _logits(self, known: Tensor, texts: Sequence[EncodedText], spans: Tensor, steps: Tensor) -> Tensor:
+        """(b, n, n) edge logits from row to column.
+
+        Args:
+            known: (b, n, width) what the language model gives for each step.
+            texts: b instructions as the encoder reads them.
+            spans: (b, n, 2) first and last token of each step, both inclusive.
+            steps: (b, n) bool; the steps that exist.
+        """
+        step = self.step(known)
+        n = steps.shape[1]
+        listed = torch.arange(n, device=steps.device)
+        pairs = self.parent(step)[:, :, None] + self.child(step)[:, None]
+        pairs = pairs + self.product[0](step)[:, :, None] * self.product[1](step)[:, None]
+        pairs = pairs + self.distance(listed - listed[:, None] + self.max_subtasks - 1)
+        pairs = pairs + self._said(texts, spans, steps)
+        rivals = self.rivals(pairs.transpose(1, 2).flatten(0, 1), steps.repeat_interleave(n, 0)[:, None, None])
+        logits: Tensor = self.out(rivals)[..., 0].unflatten(0, (-1, n)).transpose(1, 2)
+        return logits
+
+    def _said(self, texts: Sequence[EncodedText], spans: Tensor, steps: Tensor) -> Tensor:
+        tokens = padded([text.hidden for text in texts], spans.device)
+        ids = padded([text.ids for text in texts], spans.device)
+        said: Tensor = self.mentions(tokens, ids, present(texts, spans.device), spans, steps)
+        return said + self.references(tokens, ids, spans, steps)
+
+
+class Mentions(nn.Module):
+    """What the sentences behind the steps say of every ordered pair of them, by their numbers ("after step 2, step 4").
+
+    Sentences that name both steps are read as means of their tokens, apart from whether the first or the second step is
+    named first; what that means is learned.
+    """
+
+    def __init__(self, width: int, out: int) -> None:
+        super().__init__()
+        self.in_order = nn.Linear(width, out)
+        self.reversed = nn.Linear(width, out)
+
+    def forward(self, tokens: Tensor, ids: Tensor, mask: Tensor, spans: Tensor, steps: Tensor) -> Tensor:
+        """(b, n, n, out), 0 where no sentence names both.
+
+        Args:
+            tokens: (b, t, width); ids: (b, t) of the tokens' vocabulary; mask: (b, t) bool, those that exist.
+            spans: (b, n, 2) first and last tokens of the steps, before which their number stands, and a full stop.
+            steps: (b, n) bool; the steps that exist.
+        """
+        position = torch.arange(ids.shape[1], device=ids.device)
+        first, last = spans.unbind(-1)
+        number, stop = (ids.gather(1, (first - back).clamp(min=0)) for back in (2, 1))
+        behind = mask & (position > torch.where(steps, last, 0).amax(1, keepdim=True))
+        sentence = ((ids == stop[:, :1]) & behind).cumsum(1).roll(1, 1) * behind
+        count = int(sentence.max()) + 1
+        within = torch.nn.functional.one_hot(sentence, count).bool() & behind[..., None]
+        names = (ids[:, None] == number[..., None]) & behind[:, None] & steps[..., None]
+        place = torch.where(names[..., None] & within[:, None], position[:, None], ids.shape[1]).amin(2)
+        both = (place < ids.shape[1])[:, :, None] & (place < ids.shape[1])[:, None]
+        ordered = place[:, :, None] < place[:, None]
+        share = within.float() / within.sum(1, keepdim=True).clamp(min=1)
+        said = share.transpose(1, 2).to(tokens.dtype) @ tokens
+        found = [
+            (both & order).to(said.dtype).flatten(1, 2) @ read(said)
+            for order, read in ((ordered, self.in_order), (~ordered, self.reversed))
+        ]
+        n = steps.shape[1]
+        apart = ~torch.eye(n, dtype=torch.bool, device=ids.device)
+        return sum(found[1:], found[0]).unflatten(1, (n, n)) * apart[..., None]

@@ -1,1 +1,0 @@
-"""Plans whose steps the instruction lists already: only their edges are predicted."""

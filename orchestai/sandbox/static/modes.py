@@ -1,0 +1,344 @@
+"""How tests can be judged, as their source says: with copies of plain data alone, or only in one process.
+
+A program has no say in it. `objection_to_copies` names what copies would get wrong whatever the program is. Where there
+is no reference program to try, `only_calls_and_compares` tells the tests that certainly need no more than copies; those
+of them that are self-contained can share a process with the tests of other programs.
+"""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import decimal
+import fractions
+import sys
+import unittest
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from orchestai.sandbox.static.test_discovery import ALIASES, free_names, parsed
+from orchestai.sandbox.static.watched import mentions, names_from
+
+_STATELESS_MODULES = frozenset(
+    (
+        *("unittest", "math", "cmath", "bisect", "heapq", "itertools", "collections", "copy", "functools", "string"),
+        *("typing",),
+    )
+)
+_PLAIN_MODULES = _STATELESS_MODULES.union(
+    ("datetime", "decimal", "fractions", "json", "re", "statistics", "operator", "numpy", "pandas"),
+    ("random", "textwrap", "time", "sys", "os", "csv", "__future__"),
+)
+_VALUES: tuple[Any, ...] = (
+    *(str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset, range),
+    *(Counter, OrderedDict, defaultdict, deque, datetime.datetime, datetime.timedelta, decimal.Decimal),
+    fractions.Fraction,
+)
+_ASSERTIONS = {name for name in dir(unittest.TestCase) if name.startswith("assert")}
+_PLAIN_METHODS = frozenset(name for cls in _VALUES for name in dir(cls) if callable(getattr(cls, name)))
+_PLAIN_FACTS = frozenset(
+    (*(name for cls in _VALUES for name in dir(cls) if not callable(getattr(cls, name))), "args", "exception")
+)
+"""What values of plain classes have: methods, and what they hold."""
+_OUTLASTING = frozenset(
+    (
+        *("open", "input", "vars", "type", "__builtins__", "IsolatedAsyncioTestCase", "update_wrapper", "wraps"),
+        *("installHandler", "registerResult", "addModuleCleanup"),
+    )
+)
+"""Names of what leaves something in a process, or leads to what does."""
+_OF_TABLES = frozenset(
+    (
+        *("shape", "dtype", "dtypes", "columns", "index", "iloc", "loc", "values", "size", "ndim", "T", "empty", "at"),
+        *("tolist", "to_dict", "equals", "sum", "mean", "std", "var", "min", "max", "all", "any", "round", "astype"),
+        *("isnull", "isna", "notnull", "notna", "reset_index", "sort_values", "to_numpy", "flatten", "dot", "name"),
+        *("iat", "head", "tail", "nunique", "unique", "item", "issubset", "median", "dropna", "fillna", "duplicated"),
+    )
+)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_WORLD = frozenset(
+    (
+        *("mock", "patch", "logging", "assertLogs", "assertNoLogs", "assertWarns", "assertWarnsRegex"),
+        *("catch_warnings", "environ", "environb", "getenv", "putenv", "unsetenv", "chdir", "fchdir", "stdin", "argv"),
+        *("setattr", "delattr", "globals", "redirect_stdout", "redirect_stderr", "stdout", "stderr", "signal"),
+        *("setlocale", "localcontext", "getcontext", "setcontext", "tzset"),
+    )
+)
+"""Names of what tests patch, set, or have the program change or say, beside its results."""
+_EVALUATING = frozenset(
+    (
+        *("eval", "exec", "compile", "query", "format", "format_map", "dictConfig", "fileConfig", "import_module"),
+        *("__import__", "run_path", "run_module", "spec_from_file_location", "exec_module", "pickle", "cPickle"),
+        *("read_pickle", "dill", "joblib", "cloudpickle", "shelve", "marshal", "jsonpickle", "yaml", "allow_pickle"),
+        *("sympify", "parse_expr", "parse_latex", "S", "evaluate", "numexpr", "subprocess", "Popen", "system"),
+        *("popen", "memmap", "load_library", "CDLL", "ctypes", "load_extension", "multiprocessing", "load_model"),
+        *("torch", "inspect", "getsource", "attrgetter", "methodcaller", "get_type_hints", "timeit", "getattr"),
+    )
+)
+"""Names of what may run, look up or rebuild what a text, a file or a name of the program's says."""
+_ONE_BY_ONE = frozenset(("next", "islice", "anext", "aiter", "takewhile", "callable", "hasattr"))
+_BEYOND = (ast.Yield, ast.YieldFrom, ast.AsyncWith, ast.AsyncFor, ast.Global, ast.Nonlocal)
+_BEHIND = frozenset(
+    ("__cause__", "__context__", "__notes__", "__traceback__", "__closure__", "__code__", "__wrapped__")
+)
+_FILTERS = frozenset(("simplefilter", "filterwarnings"))
+_CHANGING = frozenset(
+    (
+        *("add", "append", "appendleft", "clear", "discard", "extend", "extendleft", "insert", "pop", "popitem"),
+        *("popleft", "put", "remove", "reverse", "rotate", "setdefault", "sort", "update", "send", "throw", "close"),
+        *("drop_duplicates", "fill", "resize", "set", "write", "put_nowait", "move_to_end", "subtract"),
+    )
+)
+"""Methods that change what they are of."""
+
+
+@lru_cache(maxsize=1024)
+def objection_to_copies(source: str, entry_point: str) -> str:
+    """What in the tests needs them in one process with the program; empty if nothing shows.
+
+    Raises:
+        SyntaxError, ValueError: `source` is not Python.
+    """
+    _, nodes = parsed(source)
+    names = {node.id for node in nodes[ast.Name]} | {node.attr for node in nodes[ast.Attribute]}
+    names |= {keyword.arg for keyword in nodes[ast.keyword] if keyword.arg}
+    for node in (*nodes[ast.Import], *nodes[ast.ImportFrom]):
+        origin = getattr(node, "module", None) or ""
+        names.update(part for alias in node.names for part in (*origin.split("."), *alias.name.split(".")))
+    if "format" in names and not _formats_text_of_the_program(nodes):
+        names.discard("format")
+    if found := (names - {entry_point}) & (_WORLD | _EVALUATING | _BEHIND):
+        return f"they name {min(found)}"
+    if any(_dotted(node) in ("sys.path", "sys.modules", "os.sys") for node in nodes[ast.Attribute]):
+        return "they use sys.path or sys.modules"
+    if any(_last_name(call.func) in _FILTERS and not _ignores(call) for call in nodes[ast.Call]):
+        return "they filter warnings"
+    return _Exchange(nodes, entry_point).objection()
+
+
+@lru_cache(maxsize=1024)
+def only_calls_and_compares(source: str, entry_point: str, given: Collection[str] = ()) -> bool:
+    """Whether tests do no more than call the entry point with plain data and compare plain data that come back.
+
+    Told by what they may hold, not by what they must not: what is not known to be so is not.
+
+    Args:
+        given: names that the prompt defines, or imports.
+    """
+    _, nodes = parsed(source)
+    known = {entry_point, *given, *ALIASES}
+    if not known.issuperset(free_names(source)):
+        return False
+    if any(nodes[kind] for kind in _BEYOND) or not all(map(_is_assertion_block, nodes[ast.With])):
+        return False
+    if not all(_is_plain_import(node) for kind in (ast.Import, ast.ImportFrom) for node in nodes[kind]):
+        return False
+    modules = {alias.asname or alias.name for node in nodes[ast.Import] for alias in node.names}
+    modules |= {"self", "cls", *ALIASES, *given}
+    called = {call.func for call in nodes[ast.Call]}
+    exchange = _Exchange(nodes, entry_point)
+    return all(_is_plain_attribute(node, modules, called) for node in nodes[ast.Attribute]) and exchange.is_plain()
+
+
+@lru_cache(maxsize=1024)
+def is_self_contained(source: str, entry_point: str) -> bool:
+    """Whether tests leave nothing in their process that others could find, and find nothing there.
+
+    They call the entry point and compare, import what depends on its arguments alone, and set no attributes.
+
+    Raises:
+        SyntaxError, ValueError: `source` is not Python.
+    """
+    _, nodes = parsed(source)
+    imports = {alias.name for node in nodes[ast.Import] for alias in node.names}
+    imports |= {str(node.module) for node in nodes[ast.ImportFrom]}
+    return (
+        imports <= _STATELESS_MODULES
+        and {entry_point}.issuperset(free_names(source))
+        and _OUTLASTING.isdisjoint(
+            (*(node.id for node in nodes[ast.Name]), *(node.attr for node in nodes[ast.Attribute]))
+        )
+        and all(isinstance(node.ctx, ast.Load) and not node.attr.startswith("__") for node in nodes[ast.Attribute])
+        and not any(getattr(n.value, "id", "") in imports and n.attr[0] == "_" for n in nodes[ast.Attribute])
+        and not nodes[ast.AsyncFunctionDef]
+        and not objection_to_copies(source, entry_point)
+        and only_calls_and_compares(source, entry_point)
+    )
+
+
+def _formats_text_of_the_program(nodes: Mapping[type, Sequence[Any]]) -> bool:
+    of = [node.value for node in nodes[ast.Attribute] if node.attr == "format"]
+    return not all(isinstance(value, ast.Constant) for value in of)
+
+
+class _Exchange:
+    """What goes to the program and what comes of it, by names."""
+
+    def __init__(self, nodes: Mapping[type, Sequence[Any]], entry_point: str) -> None:
+        self._nodes = nodes
+        self._entry_point = entry_point
+        self._calls = [call for call in nodes[ast.Call] if getattr(call.func, "id", "") == entry_point]
+        every = [node for kind in nodes.values() for node in kind]
+        self._answers = names_from(every, {entry_point}) - {entry_point}
+        self._first: dict[str, int] = {}
+        for call in self._calls:
+            for name in _names_in(*call.args, *(keyword.value for keyword in call.keywords)):
+                self._first[name] = min(self._first.get(name, sys.maxsize), call.lineno)
+        for name in self._answers:
+            self._first.setdefault(name, 0)
+
+    def objection(self) -> str:
+        if any(self._changes(node) for node in self._changed_places()):
+            return "they change what the program got or gave"
+        for node in self._nodes[ast.Compare]:
+            if any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops) and not any(
+                map(_is_single, (node.left, *node.comparators))
+            ):
+                return "they ask whether two things are the same one"
+        for call in self._nodes[ast.Call]:
+            if _last_name(call.func) in ("assertIs", "assertIsNot", "id") and not any(map(_is_single, call.args)):
+                return "they ask whether two things are the same one"
+        return ""
+
+    def is_plain(self) -> bool:
+        """Whether nothing but plain data can be meant by what is given and what comes back."""
+        return not (
+            any(self._gives_more_than_data(call) for call in self._calls)
+            or any(self._calls_an_answer(call) for call in self._nodes[ast.Call])
+            or any(_expects_failure(block) and not self._asks(block) for block in self._nodes[ast.With])
+            or any(
+                _last_name(call.func) in _ONE_BY_ONE and any(map(self._is_answer, call.args))
+                for call in self._nodes[ast.Call]
+            )
+            or any(self._is_answer(node.left) and self._is_answer(node.right) for node in self._nodes[ast.BinOp])
+            or any(node.id == self._entry_point and node not in self._asked() for node in self._nodes[ast.Name])
+        )
+
+    def _asked(self) -> set[ast.expr]:
+        return {call.func for call in self._calls} | {
+            arg for call in self._nodes[ast.Call] if _last_name(call.func).startswith("assert") for arg in call.args
+        }
+
+    def _calls_an_answer(self, call: ast.Call) -> bool:
+        """Whether it calls what the program gave, or what that holds; methods of it are another question."""
+        return (
+            call not in self._calls
+            and not isinstance(call.func, ast.Attribute)
+            and mentions(call.func, self._answers | {self._entry_point})
+        )
+
+    def _asks(self, node: ast.AST) -> bool:
+        return any(one in self._calls for one in ast.walk(node))
+
+    def _gives_more_than_data(self, call: ast.Call) -> bool:
+        own = {node.name for kind in (*_FUNCTIONS, ast.ClassDef) for node in self._nodes[kind]}
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        return any(
+            isinstance(node, (ast.Lambda, ast.GeneratorExp))
+            or (isinstance(node, ast.Name) and node.id in own)
+            or (isinstance(node, ast.Attribute) and node.attr in own)
+            or (isinstance(node, ast.Call) and _last_name(node.func) in _MAKERS)
+            for value in given
+            for node in ast.walk(value)
+        )
+
+    def _is_answer(self, node: ast.AST) -> bool:
+        """Whether it is what a call of the entry point gave, by itself or by a name."""
+        node = node.value if isinstance(node, ast.Await) else node
+        return (isinstance(node, ast.Call) and node in self._calls) or (
+            isinstance(node, ast.Name) and node.id in self._answers
+        )
+
+    def _changed_places(self) -> Iterator[ast.expr]:
+        """What tests change: of `a.b[0].append(1)` it is `a.b[0]`."""
+        for call in self._nodes[ast.Call]:
+            if isinstance(call.func, ast.Attribute) and call.func.attr in _CHANGING:
+                yield call.func.value
+        targets = [target for node in self._nodes[ast.Assign] for target in node.targets]
+        targets += [node.target for node in self._nodes[ast.AugAssign]]
+        targets += [target for node in self._nodes[ast.Delete] for target in node.targets]
+        yield from (target.value for target in targets if isinstance(target, (ast.Attribute, ast.Subscript)))
+
+    def _changes(self, place: ast.expr) -> bool:
+        return any(place.lineno > self._first.get(name, sys.maxsize) for name in _names_in(place)) or any(
+            node in self._calls for node in ast.walk(place)
+        )
+
+
+_MAKERS = frozenset(
+    (
+        *("iter", "open", "map", "filter", "zip", "enumerate", "reversed", "StringIO", "BytesIO", "partial", "object"),
+        *("Random", "default_rng", "RandomState", "count", "cycle", "repeat", "chain", "islice", "tee", "namedtuple"),
+        *("type", "property", "attrgetter", "itemgetter", "Lock", "Event", "Queue", "connect", "socket"),
+    )
+)
+"""What makes things that are no plain data."""
+
+
+def _is_plain_attribute(node: ast.Attribute, modules: Collection[str], called: Collection[ast.expr]) -> bool:
+    if isinstance(node.value, ast.Name) and node.value.id in modules:
+        return True
+    if node.attr.startswith("_"):
+        return False
+    if node.attr in _OF_TABLES or node.attr in _PLAIN_FACTS or node.attr in _ASSERTIONS:
+        return True
+    return node.attr in _PLAIN_METHODS and node in called
+
+
+def _is_plain_import(node: ast.Import | ast.ImportFrom) -> bool:
+    origin = getattr(node, "module", None)
+    names = [origin] if origin else [alias.name for alias in node.names]
+    return all(name.partition(".")[0] in _PLAIN_MODULES for name in names)
+
+
+def _is_assertion_block(node: ast.With) -> bool:
+    calls = [item.context_expr for item in node.items]
+    return all(
+        isinstance(call, ast.Call) and _last_name(call.func) in ("assertRaises", "assertRaisesRegex", "subTest")
+        for call in calls
+    )
+
+
+def _expects_failure(node: ast.With) -> bool:
+    return any(
+        _last_name(getattr(item.context_expr, "func", item.context_expr)).startswith("assertRaises")
+        for item in node.items
+    )
+
+
+def _is_single(node: ast.expr) -> bool:
+    """Whether there is but one of what it stands for, whatever process it is in."""
+    return (
+        isinstance(node, ast.Constant)
+        or (isinstance(node, ast.Call) and _last_name(node.func) == "type")
+        or _dotted(node) in ("np.nan", "pd.NaT", "pd.NA", "np.bool_", "np.int64", "np.float64")
+    )
+
+
+def _ignores(call: ast.Call) -> bool:
+    """Whether a filter of warnings only keeps them from being printed."""
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return any(isinstance(action, ast.Constant) and action.value == "ignore" for action in given)
+
+
+def _names_in(*nodes: ast.AST) -> set[str]:
+    """Names and `.attributes`, without those of functions that are called."""
+    found = set()
+    for node in nodes:
+        called = {call.func for call in ast.walk(node) if isinstance(call, ast.Call)}
+        for one in ast.walk(node):
+            if isinstance(one, ast.Name) and one not in called and one.id != "self":
+                found.add(one.id)
+            elif isinstance(one, ast.Attribute) and _dotted(one).startswith("self."):
+                found.add(f".{one.attr}")
+    return found
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _dotted(node: ast.expr) -> str:
+    return f"{getattr(node.value, 'id', '')}.{node.attr}" if isinstance(node, ast.Attribute) else ""

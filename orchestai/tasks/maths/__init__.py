@@ -1,1 +1,0 @@
-"""Mathematical questions with a reference answer."""

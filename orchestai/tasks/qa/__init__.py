@@ -1,1 +1,0 @@
-"""Questions with short answers."""

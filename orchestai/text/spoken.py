@@ -1,0 +1,151 @@
+"""What a model said aloud: its reply without the thoughts that it wrote before or between."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+
+def enclosed(text: str, opening: re.Pattern[str], closing: re.Pattern[str], *, to_end: bool = False) -> Iterator[str]:
+    """What stands between each `opening` and the `closing` next after it, in order; nothing is within two of them.
+
+    `opening(.*?)closing` as one expression looks for the end again from every beginning: on a text of beginnings alone,
+    its time grows with the square of the length.
+
+    Args:
+        to_end: what is never closed reaches to the end of the text; else it is left out.
+    """
+    position = 0
+    while (begin := opening.search(text, position)) is not None:
+        end = closing.search(text, begin.end())
+        if end is None:
+            if to_end:
+                yield text[begin.end() :]
+            return
+        yield text[begin.end() : end.start()]
+        position = end.end()
+
+
+ORDINALS: Final = (
+    *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
+    *("eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth"),
+    *("nineteenth", "twentieth"),
+)
+
+
+_NAMES = r"(?:ant|seed:|mm:)?(?:think(?:ing)?(?:_\w+)?|thoughts?|reason(?:ing)?|reflection|scratchpad|inner_?monologue)"
+_MARKS = (
+    (rf"<\s*{_NAMES}\b[^<>\n]{{0,80}}>", rf"<\s*/\s*{_NAMES}\s*>"),
+    (r"\[THINK(?:ING)?\]", r"\[/THINK(?:ING)?\]"),
+    (r"◁\s*think\s*▷", r"◁\s*/\s*think\s*▷"),
+    (r"<\|begin_of_thought\|>", r"<\|end_of_thought\|>"),
+    (r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),
+    (r"<\|think(?:_start)?\|>", r"<\|(?:/think|think_end)\|>"),
+    (r"<unused94>", r"<unused95>"),
+    (r"<\|channel>thought", r"<channel\|>"),
+    (r"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)", r"<\|channel\|>final[^<\n]{0,80}<\|message\|>"),
+)
+"""How families of models open and close their thoughts."""
+_OPENS = re.compile("|".join(f"(?P<m{i}>{opening})" for i, (opening, _) in enumerate(_MARKS)), re.IGNORECASE)
+_CLOSES = {f"m{i}": re.compile(closing, re.IGNORECASE) for i, (_, closing) in enumerate(_MARKS)}
+_ANY_END = re.compile("|".join(closing for _, closing in _MARKS), re.IGNORECASE)
+_AROUND = re.compile(r"<\|(?:begin_of_solution|end_of_solution|START_RESPONSE|END_RESPONSE|return)\|>|<\|end\|>\s*\Z")
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
+_UNSURE = re.compile(r"`{1,2}|~{1,2}|[<\[◁][^\n]{0,100}")
+"""The beginning of a line that may yet open a thought or a block of code."""
+_LONGEST_MARK = 100
+_QUOTES = tuple("`'\"‘’“”")
+
+
+def spoken(text: str) -> str:
+    """The text without thoughts: what stands between their marks, before an end without a beginning (which a chat
+    template may have written), or after a beginning without an end (no tokens were left).
+
+    A beginning opens a line; marks that are quoted, or in a block of code, are words like others.
+    """
+    if not any(mark.search(text) for mark in (_OPENS, _ANY_END, _AROUND)) and "assistantfinal" not in text:
+        return text
+    told: list[str] = []
+    listener = SpokenListener(told.append)
+    listener(_after_lone_end(text))
+    listener.finish()
+    return _AROUND.sub("", "".join(told)).strip()
+
+
+def _after_lone_end(text: str) -> str:
+    """What follows the end of a thought whose beginning is not in the text, if there is such an end."""
+    if text.startswith("analysis") and "assistantfinal" in text:  # gpt-oss without its special tokens
+        return text.partition("assistantfinal")[2]
+    end, begin = _ANY_END.search(text), _OPENS.search(text)
+    if end is None or (begin is not None and begin.start() < end.start()):
+        return text
+    before, after = text[: end.start()][-1:], text[end.end() :][:1]
+    if before in _QUOTES or after in _QUOTES or (before, after) == (" ", " "):
+        return text
+    alone = not text[text.rfind("\n", 0, end.start()) + 1 : end.start()].strip()
+    in_code = len(_FENCE.findall(text, 0, end.start())) % 2 == 1
+    return text if in_code and not alone else text[end.end() :]
+
+
+class SpokenListener:
+    """Tells `hear` what is spoken of a reply that comes piece by piece; a piece waits while it may open a thought.
+
+    Args:
+        begun: whether thoughts without a beginning may come first: all waits for their end, or that of the reply.
+
+    Attributes:
+        thinks: whether a lone end of thoughts came.
+    """
+
+    def __init__(self, hear: Callable[[str], None], *, begun: bool = False) -> None:
+        self._hear = hear
+        self._held = ""
+        self._begun, self._seen, self.thinks = begun, "", False
+        self._ends: re.Pattern[str] | None = None
+        self._new_line, self._in_code = True, False
+
+    def __call__(self, piece: str) -> None:
+        self._held += piece
+        self._seen = (self._seen + piece)[-2 * _LONGEST_MARK :]
+        self.thinks = self.thinks or (self._ends is None and _ANY_END.search(self._seen) is not None)
+        if self._begun:
+            after = _after_lone_end(self._held)
+            if after == self._held and _OPENS.match(self._held.lstrip()) is None:
+                return
+            self._begun, self._held = False, after
+        while self._held and self._step():
+            pass
+
+    def finish(self) -> None:
+        """Tell what waits."""
+        self._begun = False
+        while self._held and self._step():
+            pass
+        if self._ends is None and self._held:
+            self._hear(self._held)
+        self._held = ""
+
+    def _step(self) -> bool:
+        """Take the next part of what is held; False where more has to come before."""
+        held = self._held
+        if self._ends is not None:
+            end = self._ends.search(held)
+            self._held = held[end.end() :] if end else held[-_LONGEST_MARK:]
+            if end:
+                self._ends, self._new_line = None, True
+            return end is not None
+        if self._new_line:
+            begun = held.lstrip()
+            opened = None if self._in_code else _OPENS.match(begun)
+            if opened is not None:
+                self._held, self._ends = begun[opened.end() :], _CLOSES[opened.lastgroup or ""]
+                return True
+            if not begun or _UNSURE.fullmatch(begun):
+                return False
+            self._in_code ^= begun.startswith(("```", "~~~"))
+            self._new_line = False
+        line, newline, self._held = held.partition("\n")
+        self._new_line = bool(newline)
+        self._hear(line + newline)
+        return True

@@ -1,1 +1,0 @@
-"""Coroutines and blocking work beside whoever asks for them."""

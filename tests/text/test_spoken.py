@@ -1,0 +1,72 @@
+"""What of a reply is an answer, and what its model only thought."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orchestai.text.spoken import SpokenListener, spoken
+
+THOUGHTS = [
+    "<think>\nOslo?\n</think>\n\nRome",
+    "<think></think>\n\n<think>\nOslo?</think>Rome",
+    "<THINK>Oslo? <think> no</Think >Rome",
+    '  <reasoning effort="low">Oslo?</reasoning>\nRome',
+    "<thinking>\n```python\nx = 1\n```\n</thinking>\nRome",
+    "<seed:think>Oslo?</seed:think>Rome",
+    "<antThinking>Oslo?</antThinking>Rome",
+    "<think_fast>Oslo?</think_fast>Rome",
+    "[THINK]Oslo?[/THINK]Rome",
+    "◁think▷Oslo?◁/think▷Rome",
+    "<|START_THINKING|>Oslo?<|END_THINKING|><|START_RESPONSE|>Rome<|END_RESPONSE|>",
+    "<|begin_of_thought|>Oslo?<|end_of_thought|>\n<|begin_of_solution|>Rome<|end_of_solution|>",
+    "<unused94>thought\nOslo?<unused95>Rome",
+    "<|channel>thought\nOslo?<channel|>Rome",
+    "<|channel|>analysis<|message|>Oslo?<|end|><|start|>assistant<|channel|>final<|message|>Rome",
+    "Rome\n<think>\nor Oslo? I have no tokens",
+]
+LONE_ENDS = [
+    "Oslo?\n</think>\n\nRome",
+    "Oslo? No.</think>Rome",
+    "a ```b\n</think>\nRome",
+    "analysisOslo?assistantfinalRome",
+]
+WORDS = [
+    "Rome",
+    "The `<think>` tag ends with `</think>`.",
+    'Write "<think>" before and "</think>" after.',
+    "I mean </think> within a line",
+    "a <think> b",
+    "```python\nre.sub(r'<think>.*?</think>\\s*', '', text)\n```",
+    "```\n<think>\nhm\n</think>\n```",
+    "<answer>Rome</answer>",
+    "<thinker>Rodin</thinker>",
+    "<b>Rome</b> < Oslo",
+    "[think of Rome]",
+    "analysis of the final assistant",
+]
+
+
+@pytest.mark.parametrize("text", [*THOUGHTS, *LONE_ENDS])
+def test_thoughts_are_no_answer(text: str) -> None:
+    assert spoken(text) == "Rome"
+
+
+@pytest.mark.parametrize("text", WORDS)
+def test_words_about_thoughts_are_words(text: str) -> None:
+    assert spoken(text) == text
+
+
+@settings(deadline=None)
+@given(st.sampled_from([*THOUGHTS, *WORDS]), st.lists(st.integers(0, 120), max_size=8))
+def test_a_stream_says_the_same_however_it_is_cut(text: str, cuts: list[int]) -> None:
+    heard: list[str] = []
+    listener = SpokenListener(heard.append)
+    places = [0, *sorted(cuts), len(text)]
+    for begin, end in pairwise(places):
+        listener(text[begin:end])
+    listener.finish()
+    assert spoken("".join(heard)).strip() == spoken(text)

@@ -1,0 +1,125 @@
+"""What of a request a server refuses is left out, renamed or folded, and nothing else is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orchestai.tasks.dialogue import fold_messages
+from orchestai.workers.api_faults import RefusedRequestError, fault_of_status
+from orchestai.workers.openai_api import AcceptedFields
+
+BODY: dict[str, Any] = {
+    "model": "m",
+    "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Stop the seed stream."}],
+    "temperature": 0.0,
+    "max_tokens": 9,
+    "seed": 1,
+    "stop": ["x"],
+    "stream": True,
+    "stream_options": {"include_usage": True},
+}
+
+
+def message(text: str, **more: Any) -> dict[str, Any]:
+    return {"message": text, "type": "invalid_request_error", **more}
+
+
+LEFT_OUT = {
+    "seed": [
+        {"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]},
+        message("Unsupported parameter: 'seed' is not supported with this model.", param="seed"),
+        message("Unrecognized request argument supplied: seed"),
+        message("property 'seed' is unsupported"),
+        message("The field seed is not allowed here"),
+        message("litellm.UnsupportedParamsError: bedrock does not support parameters: {'seed': 1}, for model=m"),
+        message('json: unknown field "seed"'),
+    ],
+    "stream_options": [
+        message("stream_options is not permitted"),
+        message("Unknown parameter: 'stream_options'.", param="stream_options"),
+        message("The 'stream_options' parameter is only allowed when 'stream' is enabled"),
+    ],
+    "temperature": [
+        message("Unsupported value: 'temperature' does not support 0 with this model. Only 1 is supported."),
+        message("`temperature` is deprecated for this model"),
+    ],
+    "stop": [message("'stop' is not supported with this model", param="stop"), message("unknown field: stop")],
+    "stream": [message("Your organization must be verified to stream this model", param="stream")],
+}
+RENAMED = [
+    message(
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+    ),
+    message("max_tokens: Extra inputs are not permitted"),
+]
+FOLDED = {
+    "has_system": [
+        "this model has no system role",
+        "System role not supported",
+        "Unexpected role: 'system'. role system",
+    ],
+    "alternates": [
+        "roles must alternate between user and assistant",
+        "Conversation roles must alternate user/assistant/user/assistant/...",
+        "messages: roles must not be the same in consecutive messages",
+        "The first message must have the user role",
+    ],
+}
+
+
+def refusal(body: Any) -> RefusedRequestError:
+    fault = fault_of_status(400, body, None)
+    assert isinstance(fault, RefusedRequestError), fault
+    return fault
+
+
+@pytest.mark.parametrize(("name", "body"), [(name, body) for name, bodies in LEFT_OUT.items() for body in bodies])
+def test_a_field_that_is_refused_by_name_is_left_out(name: str, body: Any) -> None:
+    other = AcceptedFields().after(refusal(body), BODY)
+    assert other is not None
+    assert set(BODY) - set(other.fit(BODY)) == ({name, "stream_options"} if name == "stream" else {name})
+
+
+@pytest.mark.parametrize("body", RENAMED)
+def test_the_limit_of_tokens_is_renamed_and_never_left_out(body: Any) -> None:
+    other = AcceptedFields().after(refusal(body), BODY)
+    assert other is not None
+    assert other.fit(BODY)["max_completion_tokens"] == 9
+    assert other.after(refusal(message("max_completion_tokens is not permitted")), BODY) is None
+
+
+@pytest.mark.parametrize(("how", "said"), [(how, said) for how, all_said in FOLDED.items() for said in all_said])
+def test_messages_are_folded_as_a_server_wants_them(how: str, said: str) -> None:
+    other = AcceptedFields().after(refusal(message(said)), BODY)
+    assert other is not None
+    assert getattr(other, how) is (how == "alternates")
+
+
+def test_the_configuration_adds_renames_and_leaves_out() -> None:
+    accepted = AcceptedFields({"seed": None, "think": False}, {"max_tokens": "max_completion_tokens"})
+    sent = accepted.fit(BODY)
+    assert (sent["think"], sent["max_completion_tokens"]) == (False, 9)
+    assert not {"seed", "max_tokens"} & set(sent)
+
+
+@pytest.mark.parametrize(
+    ("speakers", "wanted"),
+    [
+        ("su", "u"),
+        ("sus", "u"),
+        ("uu", "u"),
+        ("au", "u"),
+        ("sauau", "uauau"),
+        ("suaau", "uau"),
+        ("s", "u"),
+        ("a", "u"),
+    ],
+)
+def test_folded_messages_alternate_and_lose_nothing(speakers: str, wanted: str) -> None:
+    names = {"s": "system", "u": "user", "a": "assistant"}
+    given = [{"role": names[one], "content": f"words{place}"} for place, one in enumerate(speakers)]
+    folded = fold_messages(given, has_system=False, alternates=True)
+    assert "".join(one["role"][0] for one in folded) == wanted
+    assert all(f"words{place}" in "".join(one["content"] for one in folded) for place in range(len(speakers)))

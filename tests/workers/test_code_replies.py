@@ -1,0 +1,31 @@
+"""Where models write the function that was wanted: `code_replies.jsonl` has replies, and what calling it gives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestai.workers.base import Request, Signature
+from orchestai.workers.prompting.prompts import Chat
+from orchestai.workers.prompting.source import reply_program
+
+CASES = [json.loads(line) for line in Path(__file__).with_name("code_replies.jsonl").read_text().splitlines()]
+REQUEST = Request("Return the largest.", Signature("task_func", ("xs",)))
+
+
+def called(source: str | None) -> object:
+    """What the function gives; None where there is none that works."""
+    names: dict = {}
+    try:
+        exec(source or "", names)
+        return names["task_func"]([3, 9, 4])
+    except Exception:
+        return None
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
+def test_the_function_is_found_wherever_it_stands_and_made_of_nothing_else(case: dict) -> None:
+    assert called(Chat().answers(REQUEST, case["reply"])[0]) == case["gives"]
+    assert called(reply_program(case["reply"], "task_func", 1)) == case["gives"]
