@@ -96,8 +96,10 @@ def read_table(paths: list[Path], reader: str, columns: list[str] | None, cards:
     from orchestai.data.tables.long_form import parse_columns
 
     outcomes = read_outcome_table(paths, reader, parse_columns(columns or []))
+    if cards is not None:
+        outcomes = outcomes.with_cards(read_cards(cards))
     say(*(f"left out: {line}" for line in outcomes.left_out))
-    return outcomes if cards is None else outcomes.with_cards(read_cards(cards))
+    return outcomes
 
 
 def judged_replies(

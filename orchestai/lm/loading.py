@@ -77,24 +77,44 @@ def find_source(name: str, known: Mapping[str, ModelConfig], cache_dir: Path, ke
 
 
 def add_adapter(model: PreTrainedModel, lora: LoraConfig) -> None:
-    """Freeze the model and give it adapters to learn, in float32; they change nothing at first."""
+    """Freeze the model and give it adapters to learn, in float32; they change nothing at first.
+
+    Raises:
+        UserError: there is no layer of some target, or none that can have an adapter.
+    """
     with needed_for("lora", "train"), without_notice_of_kernel():
         import peft
 
     targets: str | list[str] = list(lora.targets)
     if targets == ["all-linear"]:
         targets = "all-linear"
-    model.add_adapter(
-        peft.LoraConfig(
-            r=lora.rank,
-            lora_alpha=lora.alpha,  # type: ignore[arg-type]
-            lora_dropout=lora.dropout,
-            target_modules=targets,
-            task_type="CAUSAL_LM",
-        ),
-        ADAPTER,
+    config = peft.LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,  # type: ignore[arg-type]
+        lora_dropout=lora.dropout,
+        target_modules=targets,
+        task_type="CAUSAL_LM",
     )
+    try:
+        model.add_adapter(config, ADAPTER)
+    except ValueError as error:
+        raise UserError(f"lora.targets={targets}: {' '.join(str(error).split())[:200]}") from None
     set_adapter_format(model)
+    learn = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    idle = [name for name in targets if not any(f".{name}." in f".{one}" for one in learn)]
+    if idle and targets != "all-linear":
+        raise UserError(f"lora.targets: no layer of this model is called {idle[0]}; there are {_layers(model)}")
+
+
+def _layers(model: PreTrainedModel) -> str:
+    """The last parts of the names of layers that can have an adapter, each once."""
+    import peft
+
+    kinds = (torch.nn.Linear, torch.nn.Embedding, peft.tuners.tuners_utils.BaseTunerLayer)
+    named = {name.rpartition(".")[2]: module for name, module in model.named_modules() if "lora_" not in name}
+    return ", ".join(
+        sorted(name for name, module in named.items() if isinstance(module, kinds) and name != "base_layer")
+    )
 
 
 def load_adapter(model: PreTrainedModel, lora: LoraConfig, folder: Path) -> None:
@@ -121,7 +141,7 @@ def read_adapter(model: PreTrainedModel, folder: Path) -> None:
         found: Any = set_peft_model_state_dict(model, named, ADAPTER)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{folder}: its adapter cannot be loaded: {str(error).splitlines()[0]}") from error
-    missing = [name for name in found.missing_keys if f".{ADAPTER}." in name]
+    missing = [name for name in found.missing_keys if _is_of(ADAPTER, name)]
     if missing or found.unexpected_keys:
         raise UserError(f"{folder}: its adapter is for another model ({[*missing, *found.unexpected_keys][0]})")
 
@@ -129,9 +149,14 @@ def read_adapter(model: PreTrainedModel, folder: Path) -> None:
 def set_adapter_format(model: PreTrainedModel) -> None:
     """Adapters, and nothing else, learn, in float32 whatever the model's own dtype is."""
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(f".{ADAPTER}." in name)
+        parameter.requires_grad_(_is_of(ADAPTER, name))
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
+
+
+def _is_of(adapter: str, name: str) -> bool:
+    """Whether a parameter is the adapter's: those of linear layers have its name within, those of embeddings last."""
+    return adapter in name.split(".")
 
 
 def has_adapter(model: PreTrainedModel) -> bool:
@@ -147,8 +172,9 @@ def keep_reference(model: PreTrainedModel) -> None:
     with torch.no_grad():
         parameters = dict(model.named_parameters())
         for name, parameter in parameters.items():
-            if f".{REFERENCE}." in name:
-                parameter.data = parameters[name.replace(f".{REFERENCE}.", f".{ADAPTER}.")].detach().clone()
+            if _is_of(REFERENCE, name):
+                learned = ".".join(ADAPTER if part == REFERENCE else part for part in name.split("."))
+                parameter.data = parameters[learned].detach().clone()
     model.set_adapter(ADAPTER)
     set_adapter_format(model)
 

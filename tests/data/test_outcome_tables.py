@@ -60,13 +60,50 @@ def test_every_long_form_gives_the_same_table(tmp_path, reader, name):
     assert table.digest == read_outcome_table([write(tmp_path / "u.jsonl", LONG)], "jsonl", COLUMNS).digest
 
 
-@pytest.mark.parametrize(
-    ("score", "remedy"), [(1.5, "divide"), (70, "divide"), (-0.1, "correct it"), ("inf", "correct it")]
-)
-def test_a_score_outside_its_range_is_refused_with_its_row(tmp_path, score, remedy):
+def many(cells: dict[int, dict]) -> list[dict]:
+    """Two workers on a hundred queries, with some rows changed."""
+    rows = [{"prompt": f"{i} + 1?", "model": m, "correct": 1, "usd": 0.1} for i in range(100) for m in ("a", "b")]
+    return [row | cells.get(i, {}) for i, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize("score", [1.5, 70, -0.1, "inf"])
+def test_scores_of_another_scale_are_refused_with_their_place(tmp_path, score):
     path = write(tmp_path / "t.jsonl", [*LONG, LONG[0] | {"model": "other", "correct": score}])
-    with pytest.raises(UserError, match=rf"t\.jsonl, line 4: .*'other'.*; {remedy}"):
+    with pytest.raises(UserError, match=r"1 of 4 cells of score are out of range .*t\.jsonl, line 4\)"):
         read_outcome_table([path], "jsonl", COLUMNS)
+
+
+def test_single_cells_out_of_range_are_clipped_or_missing_and_named(tmp_path):
+    cells = {4: {"correct": -0.033}, 9: {"correct": 7}, 20: {"usd": -1}}
+    columns = parse_columns(["query=prompt,worker=model", "score=correct,cost=usd"])
+    table = read_outcome_table([write(tmp_path / "t.jsonl", many(cells))], "jsonl", columns)
+    assert table.score[2, 0] == 0
+    assert np.isnan(table.score[4, 1])
+    assert np.isnan(table.cost_usd[10, 0])
+    assert [line.split(" x ")[0] for line in table.left_out] == ["2", "1"]
+    with pytest.raises(UserError, match="3 of 200 cells of score"):
+        read_outcome_table(
+            [write(tmp_path / "u.jsonl", many({i: {"correct": 7} for i in (1, 5, 9)}))], "jsonl", columns
+        )
+
+
+def test_cards_of_unknown_workers_are_left_out_and_named(tmp_path):
+    table = read_outcome_table([write(tmp_path / "t.jsonl", LONG)], "jsonl", COLUMNS)
+    found = table.with_cards({"small": "Quick.", "smal": "Quick, too."})
+    assert dict(found.cards) == {"small": "Quick."}
+    assert "did you mean 'small'" in found.left_out[-1]
+    with pytest.raises(UserError, match="'other'"):
+        table.with_cards({"other": "?"})
+
+
+def test_columns_of_replies_and_of_remarks_are_no_workers(tmp_path):
+    row = {"prompt": "2 + 2?", "a-1": True, "b-2": False, "a-1_response": "4", "b-2_response": "5", "remark": "easy"}
+    table = read_outcome_table([write(tmp_path / "gsm8k_responses.csv", [row, row | {"prompt": "1 + 1?"}])], "routellm")
+    assert table.workers[:2] == ("a-1", "b-2")
+    assert "remark" not in table.workers
+    assert table.task_types == ("gsm8k", "gsm8k")
+    assert table.replies == (("4", "5"), ("4", "5"))
+    assert any("'remark'" in line for line in table.left_out)
 
 
 def test_what_cannot_be_used_is_counted_and_named(tmp_path):

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from orchestai.config import LoraConfig
 from orchestai.config.agents import AgentModelConfig
+from orchestai.errors import UserError
 from orchestai.lm import loading
 from orchestai.lm.causal import CausalPolicy
 from orchestai.lm.model_keys import AGENTS
@@ -50,6 +51,35 @@ def test_adapters_over_4_bits_learn_after_they_have_sampled(tmp_path: Path) -> N
     assert after.keys() == before.keys() == {name for name, p in learner.named_parameters() if p.requires_grad}
     for name in before:
         torch.testing.assert_close(after[name], before[name])
+
+
+def test_every_target_learns_embeddings_too_and_is_read_again(tmp_path: Path) -> None:
+    lora = LoraConfig(rank=2, targets=("q_proj", "embed_tokens"))
+    source = str(save_tiny_model(tmp_path / "model"))
+    model, _ = loading.read_model(source, AgentModelConfig(lora=lora), AGENTS)
+    loading.add_adapter(model, lora)
+    loading.keep_reference(model)
+    learner = CausalPolicy(model.eval(), frozenset({0}))
+    of_embedding = {name for name in gradients(learner) if "lora_embedding" in name}
+    assert len(of_embedding) == 2
+    with torch.no_grad():
+        for parameter in learner.parameters():
+            parameter += parameter.requires_grad
+    model.save_pretrained(tmp_path / "adapter")
+    again, _ = loading.read_model(source, AgentModelConfig(lora=lora), AGENTS)
+    loading.load_adapter(again, lora, tmp_path / "adapter")
+    kept = dict(again.named_parameters())
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            torch.testing.assert_close(kept[name], parameter)
+
+
+@pytest.mark.parametrize("targets", [("q_proj", "k_prj"), ("norm",), ("nothing",)])
+def test_targets_that_cannot_learn_are_refused(tmp_path: Path, targets: tuple[str, ...]) -> None:
+    lora = LoraConfig(rank=2, targets=targets)
+    model, _ = loading.read_model(str(save_tiny_model(tmp_path)), AgentModelConfig(lora=lora), AGENTS)
+    with pytest.raises(UserError, match=r"lora\.targets"):
+        loading.add_adapter(model, lora)
 
 
 def test_weights_of_4_bits_are_few_and_frozen(tmp_path: Path) -> None:

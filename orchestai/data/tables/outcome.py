@@ -96,6 +96,8 @@ _HALF = re.compile("[\ud800-\udfff]")
 """Of a surrogate pair: no character, and in no file."""
 _ROUNDING = 1e-9
 """By which a mean of scores may miss 0 or 1."""
+_NEAR = 0.1
+"""By which a score may miss 0 or 1 and still say which of them is meant."""
 
 
 class UnusableOutcomeError(ValueError):
@@ -118,6 +120,7 @@ class TableOutcome:
         reply: what the worker wrote.
         card: what the worker is, in words.
         unread: by measure what the source has in place of a number.
+        outside: by measure a number that it cannot be; a score near 0 or 1 counts as that, any other is missing.
     """
 
     where: str
@@ -132,6 +135,7 @@ class TableOutcome:
     reply: str | None = None
     card: str = ""
     unread: Mapping[str, str] = field(default_factory=dict)
+    outside: Mapping[str, str] = field(default_factory=dict)
 
 
 def usable(outcome: TableOutcome) -> TableOutcome:
@@ -140,7 +144,7 @@ def usable(outcome: TableOutcome) -> TableOutcome:
 
     Raises:
         UnusableOutcomeError: it has no query, or no worker.
-        UserError: a measure is no number, or out of its range.
+        UserError: the reader gave a measure that is no number.
     """
     query, worker = text(outcome.query), _whole(outcome.worker).strip()
     if not query.strip():
@@ -150,7 +154,12 @@ def usable(outcome: TableOutcome) -> TableOutcome:
     if not worker:
         raise UnusableOutcomeError("no worker")
     numbers: dict[str, Any] = {name: _measured(outcome, name) for name in MEASURES}
-    found = replace(
+    outside = {name: wrong for name, value in numbers.items() if (wrong := _outside(name, value))}
+    for name in outside:
+        score = numbers[name]
+        near = name == "score" and -_NEAR <= score <= 1 + _NEAR
+        numbers[name] = min(max(score, 0.0), 1.0) if near else None
+    return replace(
         outcome,
         query=query,
         worker=worker,
@@ -158,10 +167,9 @@ def usable(outcome: TableOutcome) -> TableOutcome:
         task_type=_whole(outcome.task_type).strip(),
         reply=None if absent(outcome.reply) else _whole(outcome.reply),
         card=_whole(outcome.card),
+        outside={name: f"{wrong} of {worker!r}" for name, wrong in outside.items()},
         **numbers,
     )
-    _refuse_out_of_range(found)
-    return found
 
 
 def _whole(value: Any) -> str:
@@ -186,17 +194,8 @@ def _measured(outcome: TableOutcome, name: str) -> float | None:
     return None if isnan(found) else found
 
 
-def _refuse_out_of_range(outcome: TableOutcome) -> None:
-    score = outcome.score
-    if score is not None and not 0 <= score <= 1:
-        remedy = "divide them by the highest possible one" if 1 < score < inf else "correct it, or leave it out"
-        raise UserError(
-            f"{outcome.where}: the score of {outcome.worker!r} is {score!r}, but scores are between 0 and 1; {remedy}"
-        )
-    for name in ("cost_usd", "latency_s", "tokens"):
-        value = getattr(outcome, name)
-        if value is not None and not 0 <= value < inf:
-            raise UserError(
-                f"{outcome.where}: {name} of {outcome.worker!r} is {value:g}, but cannot be below 0 or infinite; "
-                "correct it, or leave it out"
-            )
+def _outside(name: str, value: float | None) -> str:
+    """A number that the measure cannot be; empty for all others."""
+    if value is None or (0 <= value <= 1 if name == "score" else 0 <= value < inf):
+        return ""
+    return f"{value:g}"

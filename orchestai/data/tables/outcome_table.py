@@ -20,13 +20,23 @@ _MOST_UNREAD = 0.1
 """Of a measure's cells may be no numbers; where more are, those that are numbers tell too little of all."""
 
 
+_MOST_OUTSIDE = 0.01
+"""Of a measure's cells may be numbers that it cannot be; where more are, it is measured by another scale."""
+_OUTSIDE = {
+    "score": "score out of 0..1 (one that misses it by at most 0.1 counts as 0 or 1, any other as missing)",
+    **{name: f"{name} below 0 or infinite, so that it is missing" for name in MEASURES if name != "score"},
+}
+
+
 class LeftOut:
-    """Counts what cannot be used, and the cells of measures that are no numbers."""
+    """Counts what cannot be used: records, and cells of measures that are no numbers or out of range."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._first: dict[str, str] = {}
         self._filled: Counter[str] = Counter()
+        self._scored: set[str] = set()
+        self._without_score: dict[str, list[str]] = {}
 
     @property
     def counts(self) -> dict[str, int]:
@@ -45,22 +55,46 @@ class LeftOut:
         if case:
             self._first.setdefault(reason, case)
 
-    def add_unread(self, outcome: TableOutcome) -> None:
-        """Count the outcome's cells that are no numbers, beside those that are."""
+    def add_cells(self, outcome: TableOutcome) -> None:
+        """Count the outcome's cells that are no numbers or out of range, beside those that can be used."""
         for name in MEASURES:
-            self._filled[name] += name in outcome.unread or getattr(outcome, name) is not None
+            self._filled[name] += (
+                bool({name} & {*outcome.unread, *outcome.outside}) or getattr(outcome, name) is not None
+            )
+        if "score" in outcome.unread:
+            self._without_score.setdefault(outcome.worker, []).append(f"{outcome.unread['score']}, {outcome.where}")
+        elif outcome.score is not None:
+            self._scored.add(outcome.worker)
         for name, cell in outcome.unread.items():
-            self.add(_no_number(name), f"{cell}, {outcome.where}")
+            if name != "score":
+                self.add(_no_number(name), f"{cell}, {outcome.where}")
+        for name, wrong in outcome.outside.items():
+            self.add(_OUTSIDE[name], f"{wrong}, {outcome.where}")
 
-    def refuse_unread(self, source: str, *, by_columns: bool) -> None:
-        """Refuse a table whose numbers are not written as numbers.
+    def check_cells(self, source: str, *, by_columns: bool) -> None:
+        """Leave out workers that never have a score, and refuse a table whose numbers are written otherwise.
 
         Args:
             by_columns: whether `--columns` says what is read.
 
         Raises:
-            UserError: of some measure more than a tenth of the cells are no numbers.
+            UserError: of some measure more than a tenth of the cells are no numbers, or more than a hundredth are out
+                of range.
         """
+        for worker, cells in self._without_score.items():
+            if self._scored and worker not in self._scored:
+                self._filled["score"] -= len(cells)
+                self.add(f"no worker, though it looks like one: {worker!r} has no number as a score", cells[0])
+            else:
+                for cell in cells:
+                    self.add(_no_number("score"), cell)
+        for name, reason in _OUTSIDE.items():
+            if self._counts[reason] > _MOST_OUTSIDE * self._filled[name]:
+                scale = "scores go from 0 to 1: divide them by the highest possible one, or " if name == "score" else ""
+                raise UserError(
+                    f"{source}: {self._counts[reason]} of {self._filled[name]} cells of {name} are out of range (the "
+                    f"first: {self._first[reason]}); {scale}correct it, or leave it out"
+                )
         for name in MEASURES:
             reason = _no_number(name)
             if self._counts[reason] > _MOST_UNREAD * self._filled[name]:
@@ -166,17 +200,17 @@ class OutcomeTable:
         return replace(self, texts=tuple(texts))
 
     def with_cards(self, cards: Mapping[str, str]) -> OutcomeTable:
-        """The table with these cards beside, or in place of, its own.
+        """The table with these cards beside, or in place of, its own; others are left out, and named.
 
         Raises:
-            UserError: there is no such worker.
+            UserError: none is of a worker of the table.
         """
-        if unknown := cards.keys() - set(self.workers):
-            raise UserError(
-                f"--cards: no worker {min(unknown)!r} in {self.source}{did_you_mean(min(unknown), self.workers)}; "
-                f"there are {', '.join(self.workers)}"
-            )
-        return replace(self, cards={**self.cards, **cards})
+        known = {worker: card for worker, card in cards.items() if worker in self.workers}
+        unknown = [f"{name!r}{did_you_mean(name, self.workers)}" for name in cards if name not in known]
+        if unknown and not known:
+            raise UserError(f"--cards: no worker {unknown[0]} in {self.source}; there are {', '.join(self.workers)}")
+        left_out = (f"the card of {name}, a worker that the table does not have" for name in unknown)
+        return replace(self, cards={**self.cards, **known}, left_out=(*self.left_out, *left_out))
 
     def only(self, workers: Sequence[str]) -> OutcomeTable:
         """The table of some workers, in the order of `workers`.
@@ -229,7 +263,7 @@ def table_of(
         except UnusableOutcomeError as reason:
             left_out.add(str(reason), given.where)
             continue
-        left_out.add_unread(record)
+        left_out.add_cells(record)
         if "score" in record.unread:
             continue
         key = record.id or hashlib.sha256(repr(_asked(record)).encode()).hexdigest()[:16]
@@ -248,7 +282,7 @@ def table_of(
             left_out.add(_TWICE, record.where)
         if cell not in cells or (cells[cell].score is None and record.score is not None):
             cells[cell] = record
-    left_out.refuse_unread(source, by_columns=by_columns)
+    left_out.check_cells(source, by_columns=by_columns)
     _refuse_row_numbers(source, first, columns, cells, by_columns=by_columns)
     if all(record.score is None for record in cells.values()):
         reasons = "; ".join(left_out.lines)
