@@ -169,21 +169,21 @@ def test_tokens_are_scored_after_sampling_only_where_that_says_more(tmp_path):
     assert train(tmp_path / "weighed", Counting(), sampler_correction="token_mask", **once)[0].scored > 0
 
 
-class Hasty(bandit.Speller):
-    """Its sampler thinks every token likelier than it is."""
+class Timid(bandit.Speller):
+    """Its sampler thinks every token less likely than it is."""
 
     def plan(self, tasks, *, sample=None):
         return [
-            plan if sample is None else type(plan)(plan.workflow, plan.raw_valid, plan.decisions, plan.logp + 0.5)
+            plan if sample is None else type(plan)(plan.workflow, plan.raw_valid, plan.decisions, plan.logp - 0.5)
             for plan in super().plan(tasks, sample=sample)
         ]
 
 
-@pytest.mark.parametrize(("level", "ratio"), [("token", math.exp(-0.5)), ("sequence", None)])
+@pytest.mark.parametrize(("level", "ratio"), [("token", math.exp(0.5)), ("sequence", None)])
 def test_a_sampler_that_computes_otherwise_is_corrected(tmp_path, level, ratio):
     once = {"num_episodes": 12, "sampler_correction": f"{level}_mask"}
-    train(tmp_path / "hasty", Hasty(), **once)
-    (figures,) = bandit.rows(tmp_path / "hasty")
+    train(tmp_path / "timid", Timid(), **once)
+    (figures,) = bandit.rows(tmp_path / "timid")
     assert figures["ratio"] == pytest.approx(1, abs=1e-6), "the policy has not moved yet"
     if ratio is not None:
         assert figures["sampler_ratio"] == pytest.approx(ratio)
