@@ -14,7 +14,6 @@ _RESIDENT = re.compile(r"^RssAnon:\s+(\d+)", re.MULTILINE)
 _SHARED_RESIDENT = re.compile(r"^RssShmem:\s+(\d+)", re.MULTILINE)
 _PROPORTIONAL = re.compile(r"^Pss_Anon:\s+(\d+)", re.MULTILINE)
 _DEVICE = re.compile(r"^(\S+) \S+ \S+ (\S+)", re.MULTILINE)
-_ENOUGH_MAPS = 1 << 15
 _DEFAULTS = ("rmem_default", "wmem_default")
 
 
@@ -31,12 +30,12 @@ def held_bytes(pids: list[int], most: int) -> int:
     return private + shared
 
 
-def maps(pids: list[int]) -> int:
-    """How many memory maps these processes have; counted no further than it takes to see that they are too many."""
+def maps(pids: list[int], most: int) -> int:
+    """Count the memory maps of these processes, no further than it takes to see that they are more than `most`."""
     found = 0
     for pid in pids:
         with suppress(OSError), open(f"/proc/{pid}/maps", "rb", buffering=0) as file:
-            while found <= _ENOUGH_MAPS and (lines := file.read(1 << 16)):
+            while found <= most and (lines := file.read(1 << 16)):
                 found += lines.count(b"\n")
     return found
 

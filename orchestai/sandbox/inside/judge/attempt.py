@@ -22,8 +22,9 @@ from .test_process import TestProcess
 
 _FIRST_COUNT_S, _COUNT_EVERY_S = 0.02, 0.1
 """Programs that fill memory as fast as they can end within three tenths of a second, and come again."""
-_MOST_MAPS = 16_384
-"""Each takes memory of the kernel that nothing counts, and time to look at and to take down."""
+_MAPS, _MAPS_EACH, _MOST_MAPS = 1 << 14, 1536, 1 << 17
+"""Memory maps of a program, more for each of its processes (they have those of loaded libraries), and at most of all.
+Each takes memory of the kernel that nothing counts, and time to look at and to take down."""
 _TO_END_S = 1.0
 _NEGLIGIBLE_S = 0.02
 _UNLOADABLE = ("syntax_error", "import_error", "no_entry_point", "memory")
@@ -271,8 +272,9 @@ class Attempt:
         limits = self._limits
         if not self._jail.counts_processes and len(living) > limits["processes"] + len(self._pids):
             return "died", f"more than {limits['processes']} processes"
-        if memory.maps(living) > _MOST_MAPS:
-            return "memory", f"its processes together held more than {_MOST_MAPS} memory maps"
+        most_maps = min(_MAPS + _MAPS_EACH * len(living), _MOST_MAPS)
+        if memory.maps(living, most_maps) > most_maps:
+            return "memory", f"its {len(living)} processes together held more than {most_maps} memory maps"
         most = int(1.5 * limits["memory_mb"] * (1 << 20)) - self._jail.kernel_bytes()
         if memory.held_bytes(living, most) > most:
             return "memory", f"its processes together held more than {1.5 * limits['memory_mb']:g} MB"
