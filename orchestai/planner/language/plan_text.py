@@ -36,8 +36,14 @@ _FIELDS = frozenset(Subtask.model_fields) - {"span"}
 _ASSIGNMENT = frozenset({"task_type", "worker", "fallback"})
 _DECODER = json.JSONDecoder(strict=False)
 _OPENS = re.compile(r"\{|\[(?=\s*\{)")
-_STEP_WORDS = re.compile(r'"instruction"\s*:')
-_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/|#[^\n]*', re.DOTALL)
+_STEP_WORDS = re.compile(r"(?<![\w\\])['\"“”]?instruction['\"“”]?\s*:")
+_FOREIGN = re.compile(
+    r"""(?P<json>"(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/|\#[^\n]*
+    |(?:'(?P<single>(?:[^'\\\n]|\\[^\n])*)'|[“”](?P<curly>[^"“”\\\n]*)[“”])(?=\s*[,:\]}])
+    |(?P<word>None|True|False)(?=\s*[,\]}])|(?<=[{,\s])(?P<key>[A-Za-z_]\w*)(?=\s*:)""",
+    re.DOTALL | re.VERBOSE,
+)
+"""What is JSON's in other languages, or in none: Python's and JavaScript's texts, words and keys, and comments."""
 _LAST_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=[\s,]*[\]}])', re.DOTALL)
 _FENCE = "```"
 _LANGUAGE = re.compile(r"\w*")
@@ -147,8 +153,9 @@ class Read:
 def read_plan(text: str, instruction: str, workers: Sequence[str], config: PlannerConfig) -> Read:
     """The workflow that a model wrote: JSON, perhaps fenced, after other words, or cut off in its last subtask.
 
-    Of several plans the last whole one counts. Commas at an end and comments are passed over; keys that a subtask does
-    not have are dropped; a subtask whose words are those of the instruction gets their span.
+    Of several plans the last whole one counts. Commas at an end and comments are passed over, and what Python or
+    JavaScript write for JSON is read as such; keys that a subtask does not have are dropped; a subtask whose words are
+    those of the instruction gets their span.
 
     Raises:
         WorkflowError: there are no subtasks, too many, or one is no JSON or not valid; the message says which and why.
@@ -262,23 +269,34 @@ def _is_whole(text: str) -> bool:
     return isinstance(value.get("subtasks") if isinstance(value, dict) else value, list)
 
 
-def _subtasks(text: str) -> tuple[list[dict[str, Any]], bool]:
+def _subtasks(text: str) -> tuple[list[Any], bool]:
     """The steps of the last whole plan in a text, else all steps in it, and whether a further one is cut off.
 
     Raises:
-        WorkflowError: a step is no JSON, even without comments and commas that end nothing.
+        WorkflowError: a step is no JSON, even as `_as_json` and without commas that end nothing.
     """
     try:
         return _scan(text)
     except WorkflowError:
         begins = re.search(r"[\[{]", text)
         before = begins.start() if begins else 0
-        without = _COMMENT.sub(lambda match: match[1] or " ", text[before:])
+        without = _FOREIGN.sub(_as_json, text[before:])
         return _scan(text[:before] + _LAST_COMMA.sub(lambda match: match[1] or "", without))
 
 
-def _scan(text: str) -> tuple[list[dict[str, Any]], bool]:
-    plan: list[dict[str, Any]] | None = None
+def _as_json(match: re.Match[str]) -> str:
+    """What a match of `_FOREIGN` is in JSON."""
+    kind = match.lastgroup
+    said = match[kind] if kind else " "
+    if kind == "single":
+        said = re.sub(r"\\'|\\?\"", lambda quote: "'" if "'" in quote[0] else '\\"', said)
+    if kind == "word":
+        return {"None": "null", "True": "true", "False": "false"}[said]
+    return f'"{said}"' if kind in ("single", "curly", "key") else said
+
+
+def _scan(text: str) -> tuple[list[Any], bool]:
+    plan: list[Any] | None = None
     loose: list[dict[str, Any]] = []
     cut_off = False
     position, unreadable = _opening(text, 0), 0
@@ -288,15 +306,14 @@ def _scan(text: str) -> tuple[list[dict[str, Any]], bool]:
         except (ValueError, RecursionError) as error:  # the former also for numbers that are too long to be read
             end, unreadable = position + 1, unreadable + 1
             following = text.find("{", end)
-            if text[position] == "{" and _STEP_WORDS.search(text, end, following if following >= 0 else len(text)):
-                if following >= 0 or "}" in text[end:]:
-                    raise WorkflowError(f"step {len(loose) + 1} is no JSON: {error}") from None
+            if text[position] == "{" and following < 0 and "}" not in text[end:]:
                 cut_off = True
+            elif text[position] == "{" and _STEP_WORDS.search(text, end, following if following >= 0 else len(text)):
+                raise WorkflowError(f"step {len(loose) + 1} is no JSON: {error}") from None
         else:
             entries = value.get("subtasks") if isinstance(value, dict) else value
-            steps = [entry for entry in entries if _is_step(entry)] if isinstance(entries, list) else []
-            if steps:
-                plan, loose = steps, []
+            if isinstance(entries, list) and any(map(_is_step, entries)):
+                plan, loose = entries, []
             elif _is_step(value):
                 loose.append(value)
         position = _opening(text, end)
@@ -312,10 +329,12 @@ def _opening(text: str, position: int) -> int:
 
 
 def _is_step(entry: Any) -> bool:
-    return isinstance(entry, dict) and "instruction" in entry
+    return isinstance(entry, dict) and not {"instruction", "depends_on"}.isdisjoint(entry)
 
 
-def _subtask(entry: dict[str, Any], workers: Sequence[str], config: PlannerConfig) -> Subtask:
+def _subtask(entry: Any, workers: Sequence[str], config: PlannerConfig) -> Subtask:
+    if not isinstance(entry, dict):
+        raise WorkflowError(f"a subtask is an object of JSON, not {_json(entry)[:80]}")
     where = f"subtask {entry.get('id')!r}"
     assigned = config.language.assign
     entry = dict(entry)
