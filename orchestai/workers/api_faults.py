@@ -25,6 +25,8 @@ _POLICY = re.compile(
 )
 
 
+_TEMPLATE = re.compile(r"jinja|raise_exception|roles must alternate|system role not supported", re.I)
+_NO_KEY = re.compile(r"api_key_invalid|invalid_api_key", re.I)
 _QUOTED = re.compile(r"(?<!\w)'[^']*'(?!\w)|\"[^\"]*\"|`[^`]*`|“[^”]*”|‘[^’]*’")
 
 
@@ -74,7 +76,8 @@ def fault_of_status(
     Everything else is nobody's: money, key and model are missing until a person acts; what the server or the line
     does to a request may pass; what is wrong with all requests of ours does not.
 
-    What the server says in words counts where no code does, as far as they are not the request's.
+    What the server says in words counts where no code does, as far as they are not the request's. A chat template
+    that raises is a request that is refused, though servers call it a fault of their own.
 
     Args:
         status: of HTTP; 200 where only the body tells of an error.
@@ -82,7 +85,9 @@ def fault_of_status(
         asked: the request, in lower case.
         readable: whether it did describe one; a page of a proxy in between, for one, does not.
     """
-    codes = f"{body.get('code', '')} {body.get('type', '')}"
+    details = body.get("details")
+    reasons = [one.get("reason") for one in details if isinstance(one, Mapping)] if isinstance(details, list) else []
+    codes = " ".join(map(str, [body.get("code", ""), body.get("type", ""), *reasons]))
     told = _QUOTED.sub(" ", str(body.get("message") or ""))
     reason = f"HTTP {status}: {str(body.get('message') or body)[:_SHOWN]}"
     no_money = _NO_MONEY_CODES.search(codes) or (status in (400, 403) and _says(_NO_MONEY, told, asked))
@@ -94,7 +99,9 @@ def fault_of_status(
         return WorkerError(f"the prompt is too long for the model ({reason})")
     if status < 500 and (_POLICY.search(codes) or _says(_POLICY, told, asked)):
         return WorkerError(f"refused by the provider's content policy ({reason})")
-    if status == 401 or (status == 403 and readable):
+    if (status >= 500 or status == 200) and _says(_TEMPLATE, told, asked):
+        return RefusedRequestError(f"the model's chat template does not take the messages ({reason})", body)
+    if status == 401 or (status == 403 and readable) or (status == 400 and _NO_KEY.search(codes)):
         return InfrastructureError("authentication", f"the key is refused ({reason})")
     if status in (404, 410):
         return InfrastructureError("model", reason)

@@ -73,7 +73,7 @@ class CircuitBreaker:
         return max(0.0, self._opened_at + self._rest_s - self._clock())
 
     def enter(self, name: str) -> None:
-        """Let a request through; `succeeded`, `failed` or `left` follows.
+        """Let a request through; `failed`, `left` or `heard` follows.
 
         Raises:
             OutOfOrderError: it is open.
@@ -81,9 +81,6 @@ class CircuitBreaker:
         if self.is_open:
             raise OutOfOrderError(name, self.seconds_left)
         self._is_tried = self._failures >= self._most
-
-    def succeeded(self) -> None:
-        self._failures, self._is_tried = 0, False
 
     def failed(self) -> None:
         self._failures += 1
@@ -102,4 +99,4 @@ class CircuitBreaker:
         elif isinstance(error, InfrastructureError) or (error is not None and not isinstance(error, Exception)):
             self.left()
         else:
-            self.succeeded()
+            self._failures, self._is_tried = 0, False

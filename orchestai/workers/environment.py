@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from orchestai.errors import UserError
 
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
-
-
-def from_environment(names: Iterable[str], where: str) -> dict[str, str]:
-    """The variables of these names.
-
-    Raises:
-        UserError: one is not set.
-    """
-    return {name: _value(name, where) for name in names}
 
 
 def fill(texts: Mapping[str, str], where: str) -> dict[str, str]:

@@ -160,7 +160,21 @@ class Deferred:
             await self._model.close()
 
 
-class Cached:
+class Layer:
+    """Stands before a model, `inner`, which is checked and closed with it."""
+
+    def __init__(self, inner: Generator) -> None:
+        self.identity, self.tries = inner.identity, inner.tries
+        self._inner = inner
+
+    async def check(self) -> None:
+        await self._inner.check()
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class Cached(Layer):
     """Looks a generation up on disk before it asks `inner`; equal requests in flight are asked once.
 
     A request that nobody waits for any more is cancelled. Several processes may share the folder. `folder` None keeps
@@ -168,9 +182,7 @@ class Cached:
     """
 
     def __init__(self, inner: Generator, folder: Path | None) -> None:
-        self.identity = inner.identity
-        self.tries = inner.tries
-        self._inner = inner
+        super().__init__(inner)
         self._folder = folder
         self._in_flight: dict[str, asyncio.Task[TextCompletion]] = {}
         self._waiting: Counter[str] = Counter()
@@ -200,15 +212,12 @@ class Cached:
                 self._leave(key, task)
                 task.cancel()
 
-    async def check(self) -> None:
-        await self._inner.check()
-
     async def close(self) -> None:
         pending = list(self._in_flight.values())
         for task in pending:
             task.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
-        await self._inner.close()
+        await super().close()
         if self._cache is not None:
             self._cache.close()
 

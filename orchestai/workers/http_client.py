@@ -72,20 +72,12 @@ class HttpClient:
         self._session: aiohttp.ClientSession | None = None
         self._patient: Any = None
 
-    async def get(self, path: str, headers: Mapping[str, str], timeout_s: float) -> bytes:
-        """The body of a reply that must come within a time; raises as `posted`."""
-        return await self._whole("GET", path, None, headers, timeout_s)
-
-    async def ask(self, path: str, data: bytes, headers: Mapping[str, str], timeout_s: float) -> bytes:
-        """The body of the reply to JSON that must come within a time; raises as `posted`."""
-        return await self._whole("POST", path, data, {"Content-Type": "application/json", **headers}, timeout_s)
-
-    async def _whole(
-        self, method: str, path: str, data: bytes | None, headers: Mapping[str, str], timeout_s: float
-    ) -> bytes:
+    async def ask(self, path: str, data: bytes | None, headers: Mapping[str, str], timeout_s: float) -> None:
+        """Wait for the reply to a GET, or to a POST of JSON, which must come within a time; raises as `posted`."""
         with _faults(), fail_after(timeout_s):
-            async with self._asked(method, joined(self._url, path), data, headers) as reply:
-                return b"".join([piece async for piece in reply.pieces])
+            async with self._asked(joined(self._url, path), data, headers) as reply:
+                async for _ in reply.pieces:
+                    pass
 
     async def probe(self, url: str, data: bytes | None = None) -> HttpReply:
         """The reply of a URL of this server to a GET, or to a POST of JSON, be it an error or a redirect.
@@ -93,9 +85,8 @@ class HttpClient:
         Raises:
             InfrastructureError: there is none.
         """
-        method, headers = ("GET", {}) if data is None else ("POST", {"Content-Type": "application/json"})
         with _faults():
-            async with self._sent(method, url, data, headers) as reply:
+            async with self._sent(url, data, {}) as reply:
                 moved = urljoin(url, reply.headers["Location"]) if "Location" in reply.headers else None
                 return HttpReply(url, reply.status, moved, b"".join([piece async for piece in reply.pieces]))
 
@@ -108,9 +99,8 @@ class HttpClient:
             InfrastructureError, WorkerError: it refuses (see `fault_of_status`), or its certificate is not trusted.
             UserError: the environment names a proxy that is none.
         """
-        sent = {"Content-Type": "application/json", **headers}
         with _faults(), fail_after(self._timeout_s):
-            async with self._asked("POST", joined(self._url, path), data, sent) as reply:
+            async with self._asked(joined(self._url, path), data, headers) as reply:
                 yield reply.pieces
 
     async def close(self) -> None:
@@ -120,12 +110,10 @@ class HttpClient:
             await self._patient.aclose()
 
     @asynccontextmanager
-    async def _asked(
-        self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]
-    ) -> AsyncIterator[_Incoming]:
+    async def _asked(self, url: str, data: bytes | None, headers: Mapping[str, str]) -> AsyncIterator[_Incoming]:
         """The reply at the end of redirects, which keep the method, unless it is a refusal; keys stay with a server."""
         for _ in range(_MOST_REDIRECTS):
-            async with self._sent(method, url, data, headers) as reply:
+            async with self._sent(url, data, headers) as reply:
                 if reply.status not in (301, 302, 303, 307, 308) or "Location" not in reply.headers:
                     if reply.status >= 400:
                         said = b"".join([piece async for piece in reply.pieces])
@@ -134,18 +122,18 @@ class HttpClient:
                     return
                 moved = urljoin(url, reply.headers["Location"])
                 if reply.status == 303:
-                    method, data = "GET", None
+                    data = None
             if not _is_same_server(url, moved):
-                headers = {"Authorization": "", **{name: headers[name] for name in headers if name == "Content-Type"}}
+                headers = {"Authorization": ""}
             url = moved
         raise InfrastructureError("bad_request", f"it redirects {_MOST_REDIRECTS} times, the last time to {url}")
 
     @asynccontextmanager
-    async def _sent(
-        self, method: str, url: str, data: bytes | None, headers: Mapping[str, str]
-    ) -> AsyncIterator[_Incoming]:
-        """One reply, by aiohttp; by OpenAI's own client from the first on that aiohttp's parser does not read."""
-        sent = {name: value for name, value in {**self._headers, **headers}.items() if value}
+    async def _sent(self, url: str, data: bytes | None, headers: Mapping[str, str]) -> AsyncIterator[_Incoming]:
+        """One reply to a GET, or to a POST of JSON, by aiohttp; by OpenAI's own client from the first on that aiohttp's
+        parser does not read."""
+        method, kind = ("GET", {}) if data is None else ("POST", {"Content-Type": "application/json"})
+        sent = {name: value for name, value in {**self._headers, **kind, **headers}.items() if value}
         if self._patient is not None:
             async with self._patient.stream(method, url, content=data, headers=sent) as answer:
                 yield _Incoming(answer.status_code, answer.headers, answer.aiter_bytes())
@@ -220,6 +208,7 @@ def _refusal(status: int, headers: Mapping[str, str], data: bytes, asked: bytes)
         said = json.loads(data)
     except ValueError:
         said = None
+    said = said[0] if isinstance(said, list) and said else said  # as Gemini's
     error = said.get("error", said) if isinstance(said, Mapping) else said
     readable = isinstance(error, Mapping)
     body = error if readable else {"message": data.decode(errors="replace")}

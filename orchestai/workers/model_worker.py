@@ -100,11 +100,11 @@ class ModelWorker:
                 raise InfrastructureError(error.kind, error.reason) from error  # other samples may be billed
             drawn += completions
             usage = usage.plus(_round_usage(completions))
-            checks = checks or (bool(request.examples) and len(self._read(request, drawn[0])) > 1)
+            checks = checks or (bool(request.examples) and len(self._strategy.answers(request, drawn[0].text)) > 1)
             if checks and (text := await self._first_passing(request, completions, verdicts)) is not None:
                 break
         else:
-            text = self._read(request, drawn[0])[0]
+            text = self._strategy.answers(request, drawn[0].text)[0]
         usage = self._prices.paid(usage)
         return Answer(
             text=text,
@@ -155,16 +155,12 @@ class ModelWorker:
         """The first answer that passes; `verdicts` remembers those already judged."""
         assert request.signature is not None
         for completion in completions:
-            for code in self._read(request, completion)[:_MOST_READINGS]:
+            for code in self._strategy.answers(request, completion.text)[:_MOST_READINGS]:
                 if code not in verdicts:
                     verdicts[code] = await passes_examples(self._sandbox, code, request.signature, request.examples)
                 if verdicts[code]:
                     return code
         return None
-
-    def _read(self, request: Request, completion: TextCompletion) -> list[str]:
-        """What a completion may mean, the likeliest first."""
-        return self._strategy.answers(request, completion.text)
 
 
 def _round_usage(completions: Sequence[TextCompletion]) -> Usage:

@@ -69,10 +69,11 @@ class AcceptedFields:
         """What may be taken instead of what was refused; None where that names nothing that can be changed."""
         said, named = refusal.said, set(_places(refusal.body))
         system = any(message["role"] == "system" for message in body["messages"])
-        if self.has_system and system and _NO_SYSTEM.search(said):
-            return replace(self, has_system=False)
-        if not self.alternates and _ALTERNATES.search(said):
+        alternates = _ALTERNATES.search(said)
+        if not self.alternates and alternates:
             return replace(self, alternates=True)
+        if self.has_system and system and (alternates or _NO_SYSTEM.search(said)):
+            return replace(self, has_system=False)
         for name in (*_OTHER_NAMES, *_OPTIONAL):
             sent = self.renamed.get(name, name)
             if name not in body or name in self.left_out or not (sent in named or _is_refused(sent, said)):
@@ -159,10 +160,13 @@ class OpenAIGenerator:
         if not read or (not written and text):
             counted = await self._counter.count(prompt, text)
             read, written = read or counted[0], written or counted[1]
-        if reply.finish_reason == "content_filter":
-            paid = Usage(prompt_tokens=read, completion_tokens=written, latency_ms=latency_ms, estimated=estimated)
-            raise WorkerError(f"{self._url}: the provider's content filter withheld the reply", paid)
         said = spoken(text)
+        called = bool(reply.tool_calls) and prompt.tool_use is not None
+        if reply.finish_reason == "content_filter" or not (said or called or reply.finish_reason == "length"):
+            paid = Usage(prompt_tokens=read, completion_tokens=written, latency_ms=latency_ms, estimated=estimated)
+            filters = "the provider's content filter withheld the reply"
+            why = filters if reply.finish_reason == "content_filter" else "the reply holds no answer"
+            raise WorkerError(f"{self._url}: {why}", paid)
         kept = _cut(said, params.stop)
         return TextCompletion(
             text=kept,
@@ -180,7 +184,7 @@ class OpenAIGenerator:
         self._require_key()
         limit_s = min(_CHECK_TIMEOUT_S, self._config.timeout_s)
         try:
-            await self._client.get("/models", self._headers(), limit_s)
+            await self._client.ask("/models", None, self._headers(), limit_s)
         except InfrastructureError:  # not every server lists its models, nor for every key
             await self._check_answers(limit_s)
         except WorkerError:
@@ -254,7 +258,7 @@ class OpenAIGenerator:
                 async for piece in pieces:
                     reader.feed(piece)
         except PassingError as fault:
-            raise reader.lost(fault) from fault
+            raise reader.told(fault) from fault
         reply = reader.finish()
         if listener is not None:
             listener.finish()

@@ -11,11 +11,10 @@ from typing import Any
 
 from orchestai.errors import InfrastructureError
 from orchestai.tasks.dialogue import ToolCall
-from orchestai.workers.api_faults import PassingError, fault_of_body
+from orchestai.workers.api_faults import PassingError, RefusedRequestError, fault_of_body
 from orchestai.workers.generation import Hear
 
 _SHOWN = 80
-_DONE = "[DONE]"
 _MOST_TOKENS = 10**9
 """No reply takes more; a larger figure is none."""
 _STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
@@ -133,9 +132,9 @@ class ReplyReader:
             return
         said, name = "\n".join(self._event).strip(), self._event_name
         self._event, self._event_name = [], ""
-        if not said or self._ended:
+        if said in ("", "null") or self._ended:
             return
-        if said.startswith(_DONE):
+        if said.startswith("[DONE]"):
             self._ended = True
             return
         value = self._json(said)
@@ -155,14 +154,14 @@ class ReplyReader:
         if _has_error(value) or (
             choices is None and ("error" in (value.get("object"), value.get("type")) or "detail" in value)
         ):
-            raise self._told(fault_of_body(value.get("error") or value, self.asked))
+            raise self.told(fault_of_body(value.get("error") or value, self.asked))
         if choices is not None and not isinstance(choices, list):
             raise self._fault(f"{self._not_an_answer}: its choices are no list")
         choice = choices[0] if choices else {}
         if not isinstance(choice, Mapping):
             raise self._fault(f"{self._not_an_answer}: a choice is no object")
         if _has_error(choice):
-            raise self._told(fault_of_body(choice["error"], self.asked))
+            raise self.told(fault_of_body(choice["error"], self.asked))
         for usage in (value.get("usage"), choice.get("usage"), _inside(value, "x_groq", "usage")):
             if isinstance(usage, Mapping):
                 self._usage |= {name: figure for name, figure in usage.items() if figure or name not in self._usage}
@@ -209,7 +208,7 @@ class ReplyReader:
             inner, call_id = delta.get("function"), str(delta.get("id") or "")
             function = inner if isinstance(inner, Mapping) else delta
             named = function.get("name")
-            name = named if isinstance(named, str) else ""
+            name = named.partition("<|")[0] if isinstance(named, str) else ""  # gpt-oss adds special tokens
             index = delta.get("index")
             call = self._call(index, call_id, name)
             call.id = call.id or _whole(call_id)
@@ -244,20 +243,14 @@ class ReplyReader:
     def _not_an_answer(self) -> str:
         return "not a stream of an answer" if self._streams else "not an answer"
 
-    def _fault(self, reason: str) -> InfrastructureError:
-        fault = self._told(PassingError("bad_response", reason))
-        assert isinstance(fault, InfrastructureError)
-        return fault
+    def _fault(self, reason: str) -> Exception:
+        return self.told(PassingError("bad_response", reason))
 
-    def _told(self, fault: Exception) -> Exception:
-        """The fault, which passes only where nothing was told: that cannot be taken back."""
-        if isinstance(fault, PassingError) and self._texts and self.hear is not None:
+    def told(self, fault: Exception) -> Exception:
+        """The fault, after which only what was not told yet is asked for again: that cannot be taken back."""
+        if isinstance(fault, PassingError | RefusedRequestError) and self._texts and self.hear is not None:
             return InfrastructureError(fault.kind, f"{fault}, after a part of the reply had come")
         return fault
-
-    def lost(self, fault: PassingError) -> Exception:
-        """The fault of the line that ends the reply too early."""
-        return self._told(fault)
 
 
 def read_usage(usage: Mapping[str, Any]) -> tuple[int | None, int | None, bool]:

@@ -23,7 +23,7 @@ from typing import Any
 from orchestai.errors import UserError
 from orchestai.storage.artifacts import append, write_bytes
 from orchestai.workers.base import TextCompletion
-from orchestai.workers.generation import Generator, Hear, Prompt, SamplingParams, generation_key
+from orchestai.workers.generation import Generator, Hear, Layer, Prompt, SamplingParams, generation_key
 
 _log = logging.getLogger(__name__)
 
@@ -33,13 +33,11 @@ _ESTIMATED = "usage_estimated"
 """Only in the lines of which it is true."""
 
 
-class Recorded:
+class Recorded(Layer):
     """Answers from recordings; what they do not hold goes to `inner`."""
 
     def __init__(self, inner: Generator, completions: Mapping[str, TextCompletion]) -> None:
-        self.identity = inner.identity
-        self.tries = inner.tries
-        self._inner = inner
+        super().__init__(inner)
         self._completions = completions
 
     async def generate(
@@ -47,12 +45,6 @@ class Recorded:
     ) -> TextCompletion:
         found = self._completions.get(generation_key(self.identity, prompt, params, sample))
         return found if found is not None else await self._inner.generate(prompt, params, sample, hear)
-
-    async def check(self) -> None:
-        await self._inner.check()
-
-    async def close(self) -> None:
-        await self._inner.close()
 
 
 class RecordingFile:
@@ -74,14 +66,9 @@ class RecordingFile:
         lines: list[dict[str, Any]] = []
         if completion.origin not in self._origins:
             # Process id and counter: appending processes must not give two origins one name.
-            self._origins[completion.origin] = f"{os.getpid()}.{len(self._origins)}"
-            lines.append(
-                {
-                    "origin": self._origins[completion.origin],
-                    "made_by": completion.origin,
-                    "date": datetime.now(timezone.utc).date().isoformat(),
-                }
-            )
+            origin = self._origins[completion.origin] = f"{os.getpid()}.{len(self._origins)}"
+            today = datetime.now(timezone.utc).date().isoformat()
+            lines.append({"origin": origin, "made_by": completion.origin, "date": today})
         lines.append(
             {
                 "key": key,
@@ -95,13 +82,11 @@ class RecordingFile:
         append(self.path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
 
 
-class RecordedGenerations:
+class RecordedGenerations(Layer):
     """Writes every completion that passes through it, live or remembered, to a recording file."""
 
     def __init__(self, inner: Generator, file: RecordingFile) -> None:
-        self.identity = inner.identity
-        self.tries = inner.tries
-        self._inner = inner
+        super().__init__(inner)
         self._file = file
 
     async def generate(
@@ -110,12 +95,6 @@ class RecordedGenerations:
         completion = await self._inner.generate(prompt, params, sample, hear)
         self._file.add(generation_key(self.identity, prompt, params, sample), prompt, sample, completion)
         return completion
-
-    async def check(self) -> None:
-        await self._inner.check()
-
-    async def close(self) -> None:
-        await self._inner.close()
 
 
 def read_recordings(paths: Iterable[Path | str]) -> dict[str, TextCompletion]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orchestai.tasks.dialogue import fold_messages
-from orchestai.workers.api_faults import RefusedRequestError, fault_of_status
+from orchestai.workers.api_faults import PassingError, RefusedRequestError, fault_of_status
 from orchestai.workers.openai_api import AcceptedFields
 
 BODY: dict[str, Any] = {
@@ -88,6 +88,20 @@ def test_the_limit_of_tokens_is_renamed_and_never_left_out(body: Any) -> None:
     assert other is not None
     assert other.fit(BODY)["max_completion_tokens"] == 9
     assert other.after(refusal(message("max_completion_tokens is not permitted")), BODY) is None
+
+
+@pytest.mark.parametrize("status", [200, 400, 500, 503])
+def test_a_chat_template_that_raises_refuses_a_request_whatever_the_status_is(status: int) -> None:
+    said = "Jinja Exception: After the optional system message, conversation roles must alternate user and assistant"
+    fault = fault_of_status(status, message(said, code="server_error"), None)
+    assert isinstance(fault, RefusedRequestError)
+    first = AcceptedFields().after(fault, BODY)
+    assert first == AcceptedFields(alternates=True)
+    assert first.after(fault, BODY) == AcceptedFields(has_system=False, alternates=True)
+    if status != 400:
+        assert isinstance(fault_of_status(status, message("no memory left"), None), PassingError)
+        asked = f'{{"content": "{said.casefold()}"}}'
+        assert isinstance(fault_of_status(status, message(said), None, asked), PassingError), "the request's own words"
 
 
 @pytest.mark.parametrize(("how", "said"), [(how, said) for how, all_said in FOLDED.items() for said in all_said])

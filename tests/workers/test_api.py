@@ -109,6 +109,22 @@ FAULTS: dict[str, tuple[Reply, FaultKind | type[WorkerError], int, str]] = {
     "a large body": (Reply(error("request entity too large"), 413), WorkerError, 1, "too long"),
     "a forbidden prompt": (Reply(error("x", code="content_policy_violation"), 400), WorkerError, 1, "content policy"),
     "a flagged prompt": (Reply(error("your input was flagged"), 403), WorkerError, 1, "content policy"),
+    "a key that Google refuses": (
+        Reply([{"error": {"code": 400, "message": "no", "details": [{"reason": "API_KEY_INVALID"}]}}], 400),
+        "authentication",
+        1,
+        "refused.*variable MY_KEY",
+    ),
+    "a chat template that raises": (Reply(error("Jinja Exception: no"), 500), "bad_request", 1, "chat template"),
+    "thoughts alone": (Reply(chat("<think>\nRome?\n</think>\n")), WorkerError, 1, "holds no answer"),
+    "a call of a tool that nobody has": (
+        Reply(
+            chat(None, choices=[{"message": {"tool_calls": [{"function": {"name": "f"}}]}, "finish_reason": "stop"}])
+        ),
+        WorkerError,
+        1,
+        "holds no answer",
+    ),
     "a withheld reply": (Reply(chat("", "content_filter")), WorkerError, 1, "withheld the reply"),
 }
 """What a server does; what that is, after how many tries, and what is said."""
@@ -134,7 +150,7 @@ async def test_every_fault_of_a_server_has_its_kind(
     with pytest.raises(kind, match=words) as caught:
         await generator.generate(PROMPT, PARAMS, 0)
     if isinstance(caught.value, WorkerError):
-        paid = (11, 3) if "withheld" in case else (0, 0)
+        paid = (11, 3) if "withheld" in words or "no answer" in words else (0, 0)
         assert (caught.value.usage.prompt_tokens, caught.value.usage.completion_tokens) == paid
     else:
         assert isinstance(caught.value, InfrastructureError)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from orchestai.workers.kinds.mcp_server import readable_result
 from orchestai.workers.kinds.mcp_tool import read_schema
 
 TEXT = {"type": "string"}
@@ -57,3 +58,41 @@ def test_the_types_of_a_parameter(case: str) -> None:
 def test_the_parameters_of_a_tool(schema: Any, names: list[str], required: list[str]) -> None:
     properties, needed = read_schema(schema)
     assert (list(properties), needed) == (names, required)
+
+
+SAID = {"type": "text", "text": "it rises"}
+
+
+@pytest.mark.parametrize(
+    ("result", "texts"),
+    [
+        ({"content": [SAID], "structuredContent": {"n": "three"}}, ["it rises"]),
+        ({"content": [{"type": "video", "data": "x"}, SAID, None, "it"]}, ["it rises"]),
+        ({"content": [{**SAID, "annotations": {"priority": 7}}]}, ["it rises"]),
+        ({"structuredContent": {"n": 3}}, ['{"n": 3}']),
+        ({"content": None, "structuredContent": [3]}, ["[3]"]),
+        ({"content": [{"type": "resource", "resource": {"uri": "moon.md", "text": "a body"}}]}, ["a body"]),
+        ({"content": [{"type": "resource_link", "uri": "./moon.md"}]}, ["./moon.md"]),
+        ({"content": [{"type": "image", "data": "aGk="}, {"type": "text", "text": 7}]}, []),
+        ({"content": "it rises"}, []),
+    ],
+)
+def test_what_a_tool_gave_is_its_texts(result: dict[str, Any], texts: list[str]) -> None:
+    readable_result(result)
+    assert result == {"content": [{"type": "text", "text": text} for text in texts]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "read"),
+    [
+        ({"type": "object", "properties": {"q": TEXT}, "required": None}, {"properties": {"q": TEXT}}),
+        ({"properties": None}, {}),
+        ({"$ref": "#/$defs/I", "$defs": {"I": {}}}, {"$ref": "#/$defs/I", "$defs": {"I": {}}}),
+        (None, {}),
+        ({"type": "string"}, None),
+    ],
+)
+def test_one_odd_tool_does_not_hide_the_others(schema: Any, read: dict[str, Any] | None) -> None:
+    result = {"tools": [{"name": "odd", "inputSchema": schema, "outputSchema": {"type": 7}}, {"name": 7}, None, "x"]}
+    readable_result(result)
+    assert result["tools"] == ([] if read is None else [{"name": "odd", "inputSchema": {"type": "object", **read}}])

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from anyio import create_memory_object_stream, create_task_group
+
 from orchestai.config import McpServerConfig
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.extras import needed_for
 from orchestai.workers.base import WorkerError
-from orchestai.workers.environment import fill, from_environment, secrets_of
+from orchestai.workers.environment import fill, secrets_of
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -111,6 +114,8 @@ class McpServer:
             if error.code == REQUEST_TIMEOUT:
                 raise InfrastructureError("timeout", self._said("no answer in time")) from error
             raise InfrastructureError("server", self._said(str(error))) from error
+        except (RuntimeError, ValueError) as error:
+            raise InfrastructureError("bad_response", self._said(f"its reply is none of MCP: {error}")) from error
         finally:
             asked.cancel()
 
@@ -142,7 +147,7 @@ class McpServer:
         config = self._config
         async with AsyncExitStack() as stack:
             if config.command:
-                environment = from_environment(config.env, f"{self.where}.env")
+                environment = fill({name: f"${name}" for name in config.env}, f"{self.where}.env")
                 server = StdioServerParameters(command=config.command, args=list(config.args), env=environment)
                 transport = stdio_client(server, errlog=errors)
             else:
@@ -152,12 +157,59 @@ class McpServer:
                 headers = fill(config.headers, f"{self.where}.headers")
                 http = httpx2.AsyncClient(headers=headers, timeout=config.timeout_s)
                 transport = streamable_http_client(config.url, http_client=await stack.enter_async_context(http))
-            yield await stack.enter_async_context(Client(transport, read_timeout_seconds=config.timeout_s))
+            yield await stack.enter_async_context(Client(_readable(transport), read_timeout_seconds=config.timeout_s))
 
     def _said(self, words: str) -> str:
         for secret in secrets_of(self._config.headers):
             words = words.replace(secret, "...")
         return f"{self.where}: {words}"
+
+
+@asynccontextmanager
+async def _readable(transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
+    """A transport whose results are as the SDK wants them, which refuses a whole list or result for one odd field."""
+
+    async def pump() -> None:
+        async with incoming, sent:
+            async for message in incoming:
+                if isinstance(result := getattr(getattr(message, "message", None), "result", None), dict):
+                    readable_result(result)
+                await sent.send(message)
+
+    async with transport as (incoming, outgoing), create_task_group() as group:
+        sent, received = create_memory_object_stream[Any](0)
+        group.start_soon(pump)
+        yield received, outgoing
+        group.cancel_scope.cancel()
+
+
+def readable_result(result: dict[str, Any]) -> None:
+    """Leave of a list of tools what is read of those that take an object, and make of what a tool gave its texts."""
+    if isinstance(listed := result.get("tools"), list):
+        tools = [(one.get("name"), _object(one.get("inputSchema"))) for one in listed if isinstance(one, dict)]
+        described = [{"name": name, "inputSchema": about} for name, about in tools if about["type"] == "object"]
+        result["tools"] = [one for one in described if isinstance(one["name"], str)]
+    elif not {"content", "structuredContent"}.isdisjoint(result):
+        parts = result.get("content")
+        texts = [_text(part) for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+        structured = result.pop("structuredContent", None)
+        if not any(texts) and structured is not None:
+            texts = [json.dumps(structured, ensure_ascii=False)]
+        result["content"] = [{"type": "text", "text": text} for text in texts if text]
+
+
+def _object(schema: Any) -> dict[str, Any]:
+    """A schema without what is none of its parts; one that does not say is that of an object."""
+    kinds = {"type": str, "properties": dict, "required": list, "$defs": dict}
+    given = schema.items() if isinstance(schema, dict) else ()
+    return {"type": "object", **{key: one for key, one in given if isinstance(one, kinds.get(key, object))}}
+
+
+def _text(part: dict[str, Any]) -> str:
+    """What a part of a result says: a text, that of a resource, or where one is."""
+    within = part.get("resource") if isinstance(part.get("resource"), dict) else part
+    said = within.get("uri") if part.get("type") == "resource_link" else within.get("text")
+    return said if isinstance(said, str) else ""
 
 
 class _DeadServerError(Exception):

@@ -14,7 +14,7 @@ from orchestai.workers.kinds.mcp_server import McpServer
 from orchestai.workers.prompting.template import RequestTemplate
 
 if TYPE_CHECKING:
-    from mcp.types import CallToolResult, Tool
+    from mcp.types import Tool
 
 _DEEPEST = 20
 """References within references that are followed."""
@@ -42,7 +42,7 @@ class McpTool:
     async def __call__(self, request: Request) -> str:
         arguments = self._arguments(request, await self._parameters())
         result = await self._server.call(self._name, arguments)
-        text = _text(result)
+        text = "\n".join(part.text for part in result.content if part.type == "text")
         if result.is_error:
             raise WorkerError(f"{self._name}: {text}")
         if not text:
@@ -167,18 +167,3 @@ def _found(reference: str, root: Any) -> Any:
     for step in filter(None, reference[1:].split("/")):
         root = root.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(root, dict) else None
     return root
-
-
-def _text(result: CallToolResult) -> str:
-    texts = []
-    for part in result.content:
-        if part.type == "text":
-            texts.append(part.text)
-        elif part.type == "resource":
-            texts.append(getattr(part.resource, "text", ""))
-        elif part.type == "resource_link":
-            texts.append(str(part.uri))
-    text = "\n".join(filter(None, texts))
-    if not text and result.structured_content is not None:
-        return json.dumps(result.structured_content, ensure_ascii=False)
-    return text
