@@ -20,7 +20,7 @@ _MARKS = re.compile(r"[ \t>]*(`{3,}|~{3,})")
 _ONE_LINE = re.compile(r"```(?:py\w*\s)?([^`\n]+)```|`((?:def |lambda )[^`\n]+)`")
 _TAGS = tuple(
     (re.compile(rf"{left}{name}{right}", re.IGNORECASE), re.compile(rf"{left}/{name}{right}", re.IGNORECASE))
-    for left, name, right in ((r"\[", "PYTHON", r"\]"), ("<", "(?:code|python|solution)", ">"))
+    for left, name, right in ((r"\[", "PYTHON", r"\]"), ("<", "(?:code|python|solution|answer)", ">"))
 )
 """How Code Llama and others mark programs."""
 _OTHER_LANGUAGES = re.compile(

@@ -35,6 +35,7 @@ ORDINALS: Final = (
 
 
 _NAMES = r"(?:ant|seed:|mm:)?(?:think(?:ing)?(?:_\w+)?|thoughts?|reason(?:ing)?|reflection|scratchpad|inner_?monologue)"
+_FINAL = r"<\|channel\|>final[^<\n]{0,80}(?:<\|constrain\|>[^<\n]{0,20})?<\|message\|>"
 _MARKS = (
     (rf"<\s*{_NAMES}\b[^<>\n]{{0,80}}>", rf"<\s*/\s*{_NAMES}\s*>"),
     (r"\[THINK(?:ING)?\]", r"\[/THINK(?:ING)?\]"),
@@ -44,13 +45,19 @@ _MARKS = (
     (r"<\|think(?:_start)?\|>", r"<\|(?:/think|think_end)\|>"),
     (r"<unused94>", r"<unused95>"),
     (r"<\|channel>thought", r"<channel\|>"),
-    (r"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)", r"<\|channel\|>final[^<\n]{0,80}<\|message\|>"),
+    (r"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)", _FINAL),
 )
 """How families of models open and close their thoughts."""
 _OPENS = re.compile("|".join(f"(?P<m{i}>{opening})" for i, (opening, _) in enumerate(_MARKS)), re.IGNORECASE)
 _CLOSES = {f"m{i}": re.compile(closing, re.IGNORECASE) for i, (_, closing) in enumerate(_MARKS)}
 _ANY_END = re.compile("|".join(closing for _, closing in _MARKS), re.IGNORECASE)
-_AROUND = re.compile(r"<\|(?:begin_of_solution|end_of_solution|START_RESPONSE|END_RESPONSE|return)\|>|<\|end\|>\s*\Z")
+_AROUND = re.compile(
+    r"<\|(?:begin_of_solution|end_of_solution|START_RESPONSE|END_RESPONSE|return)\|>"
+    r"|(?:<\|(?:end|im_end|eot_id|eom_id|endoftext|end_of_text)\|>|<end_of_turn>|<｜end▁of▁sentence｜>)\s*(?=\Z|<[|｜e])"
+)
+_ANSWER = re.compile(r"(?:<\|start\|>assistant)?" + _FINAL)
+_MAY_END = re.compile(r"(?:<[^<>\s]{0,24}>?\s*)+\Z")
+"""The end of a reply, or of what came of one, that may be special tokens, or the beginning of one."""
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _UNSURE = re.compile(r"`{1,2}|~{1,2}|[<\[◁][^\n]{0,100}")
 """The beginning of a line that may yet open a thought or a block of code."""
@@ -122,8 +129,8 @@ class SpokenListener:
         self._begun = False
         while self._held and self._step():
             pass
-        if self._ends is None and self._held:
-            self._hear(self._held)
+        if self._ends is None and (left := _AROUND.sub("", self._held)):
+            self._hear(left)
         self._held = ""
 
     def _step(self) -> bool:
@@ -137,6 +144,9 @@ class SpokenListener:
             return end is not None
         if self._new_line:
             begun = held.lstrip()
+            if (answer := _ANSWER.match(begun)) is not None:
+                self._held = begun[answer.end() :]
+                return True
             opened = None if self._in_code else _OPENS.match(begun)
             if opened is not None:
                 self._held, self._ends = begun[opened.end() :], _CLOSES[opened.lastgroup or ""]
@@ -145,7 +155,12 @@ class SpokenListener:
                 return False
             self._in_code ^= begun.startswith(("```", "~~~"))
             self._new_line = False
-        line, newline, self._held = held.partition("\n")
+        may_end = _MAY_END.search(held, max(0, len(held) - _LONGEST_MARK))
+        told = held[: may_end.start()] if may_end else held
+        if not told:
+            return False
+        line, newline, rest = told.partition("\n")
+        self._held = rest + held[len(told) :]
         self._new_line = bool(newline)
         self._hear(line + newline)
         return True

@@ -28,6 +28,15 @@ THOUGHTS = [
     "<|channel|>analysis<|message|>Oslo?<|end|><|start|>assistant<|channel|>final<|message|>Rome",
     "Rome\n<think>\nor Oslo? I have no tokens",
 ]
+ENDS = [
+    "Rome<|im_end|>",
+    "Rome<|eot_id|>\n",
+    "Rome<|eot_id|> <|eot_id|><|eot_id|>",
+    "Rome <end_of_turn>",
+    "<think>Oslo?</think>\n\nRome<|endoftext|>",
+    "<|channel|>final<|message|>Rome<|return|>",
+    "<|start|>assistant<|channel|>final <|constrain|>json<|message|>Rome<|end|>",
+]
 LONE_ENDS = [
     "Oslo?\n</think>\n\nRome",
     "Oslo? No.</think>Rome",
@@ -45,12 +54,16 @@ WORDS = [
     "<answer>Rome</answer>",
     "<thinker>Rodin</thinker>",
     "<b>Rome</b> < Oslo",
+    "<s>Oslo</s>",
+    "<|im_end|> ends a turn",
+    "It ends with `<|im_end|>`",
+    "Oslo <Rome",
     "[think of Rome]",
     "analysis of the final assistant",
 ]
 
 
-@pytest.mark.parametrize("text", [*THOUGHTS, *LONE_ENDS])
+@pytest.mark.parametrize("text", [*THOUGHTS, *ENDS, *LONE_ENDS])
 def test_thoughts_are_no_answer(text: str) -> None:
     assert spoken(text) == "Rome"
 
@@ -61,7 +74,7 @@ def test_words_about_thoughts_are_words(text: str) -> None:
 
 
 @settings(deadline=None)
-@given(st.sampled_from([*THOUGHTS, *WORDS]), st.lists(st.integers(0, 120), max_size=8))
+@given(st.sampled_from([*THOUGHTS, *ENDS, *WORDS]), st.lists(st.integers(0, 120), max_size=8))
 def test_a_stream_says_the_same_however_it_is_cut(text: str, cuts: list[int]) -> None:
     heard: list[str] = []
     listener = SpokenListener(heard.append)
@@ -70,3 +83,4 @@ def test_a_stream_says_the_same_however_it_is_cut(text: str, cuts: list[int]) ->
         listener(text[begin:end])
     listener.finish()
     assert spoken("".join(heard)).strip() == spoken(text)
+    assert text not in ENDS or "".join(heard).strip() == "Rome"
