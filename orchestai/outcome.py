@@ -68,7 +68,7 @@ def reward_number(value: Any) -> float:
     """
     try:
         number = float(value.item() if hasattr(value, "item") else value)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
         raise UserError(f"a reward is one finite number, and not {str(value)[:80]!r}")

@@ -37,7 +37,8 @@ def test_a_reward_is_a_number_of_whatever_type(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, "", "one", "nan", math.nan, math.inf, [1.0], {}, np.array([1, 2]), np.array([]), object(), 1j]
+    "value",
+    [None, "", "one", "nan", math.nan, math.inf, [1.0], {}, np.array([1, 2]), np.array([]), object(), 1j, 10**400],
 )
 def test_what_is_no_number_is_no_reward(value: object) -> None:
     with pytest.raises(UserError, match="one finite number"):

@@ -71,7 +71,7 @@ def _task(suite: str, named: Mapping[TaskField, str], record: Record) -> Task:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(_text(each) for each in value) if isinstance(value, list | tuple) else (_text(value),)
+    return tuple(_text(one) for one in (value if isinstance(value, list | tuple) else [value]) if one is not None)
 
 
 def _text(value: Any) -> str:

@@ -44,7 +44,7 @@ def test_every_kind_of_file_gives_the_same_tasks(tmp_path, kind):
 
 def test_fields_have_their_own_names_unless_mapped_and_a_tasks_scorer_stands(tmp_path):
     rows = [
-        {"instruction": "2 + 2?", "answers": [4, "four"], "scorer": "exact", "split": "train"},
+        {"instruction": "2 + 2?", "answers": [4, "four", None], "scorer": "exact", "split": "train"},
         {"instruction": "Double it.", "tests": "assert double(2) == 4", "entry_point": "double", "parameters": "n"},
     ]
     first, second = tasks(write(tmp_path / "own.jsonl", rows), {}, scorer="numeric")

@@ -206,8 +206,8 @@ def _object(schema: Any) -> dict[str, Any]:
 
 
 def _text(part: dict[str, Any]) -> str:
-    """What a part of a result says: a text, that of a resource, or where one is."""
-    within = part.get("resource") if isinstance(part.get("resource"), dict) else part
+    """What a part of a result says: a text, a resource's, or where one is."""
+    within = part["resource"] if isinstance(part.get("resource"), dict) else part
     said = within.get("uri") if part.get("type") == "resource_link" else within.get("text")
     return said if isinstance(said, str) else ""
 
