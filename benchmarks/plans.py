@@ -29,7 +29,7 @@ from orchestai.config import Config, Phase1Config, TasksConfig, load_config
 from orchestai.data.prepare_plans import prepare_plans
 from orchestai.data.readers import READERS
 from orchestai.data.training_file import data_fingerprint, load_training_data, save_training_data
-from orchestai.evaluation.plans.evaluate import SAME_STEP, PlansEvaluation, evaluate_plans
+from orchestai.evaluation.plans import SAME_STEP, PlansEvaluation, evaluate_plans
 from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
 from orchestai.planner.slots.encoders.sentences import sentence_embedder
@@ -141,12 +141,8 @@ def trained(config: Config, data: Path, folder: Path) -> float:
 
 def together(folds: Sequence[PlansEvaluation]) -> PlansEvaluation:
     """The plans of all folds."""
-    return PlansEvaluation(
-        task_ids=tuple(task_id for fold in folds for task_id in fold.task_ids),
-        sources=tuple(source for fold in folds for source in fold.sources),
-        chains=tuple(chain for fold in folds for chain in fold.chains),
-        scores={row: [score for fold in folds for score in fold.scores[row]] for row in folds[0].scores},
-    )
+    scores = {row: [score for fold in folds for score in fold.scores[row]] for row in folds[0].scores}
+    return PlansEvaluation([example for fold in folds for example in fold.examples], scores)
 
 
 def by_source(

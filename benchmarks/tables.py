@@ -3,6 +3,8 @@
     python benchmarks/tables.py DATA --tasks TASKS [--output runs/tables] [--new_workers]
         [--json docs/results/tables.json] [KEY=VALUE]...
 
+With `--new_workers` each worker of RouterBench in turn is new: known by its price and by 0, 20 or 50 of its outcomes.
+
 Beside the JSON stands an SVG of its name, which shows how often estimates come true.
 
 DATA holds `routerbench/routerbench.jsonl.gz` and `routellm_mmlu/mmlu.jsonl.gz`, and TASKS is MBPP's
@@ -17,16 +19,35 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.figure import Figure
 
+from orchestai.config import load_config
+from orchestai.data.tables import read_outcome_table
+from orchestai.data.tables.outcome_table import OutcomeTable, Values
+from orchestai.estimate.success import fit_success, learn
+from orchestai.evaluation.tables.estimates import (
+    Features,
+    Fold,
+    TableEstimates,
+    attempts_of,
+    expected_cost,
+    nan_mean,
+    queries_of,
+)
+from orchestai.evaluation.tables.evaluate import HeldOutPart, metrics_of_router, split_table
+from orchestai.planner.slots.encoders.sentences import query_features
 from orchestai.storage import artifacts
 
 NAMES = {"routerbench": "routerbench", "routellm": "routellm_mmlu", "mbpp_replies": "mbpp_replies"}
 """What a table is called in its report, and here."""
+DRAWS = 201
 CASCADE = "mistralai/mixtral-8x7b-chat,gpt-3.5-turbo-1106,claude-instant-v1"
 
 
@@ -40,7 +61,7 @@ def main() -> None:
     args, overrides = parser.parse_known_args()
     routerbench = ["--table", str(args.data / "routerbench/routerbench.jsonl.gz"), "--reader", "routerbench"]
     commands = {
-        "routerbench": [*routerbench, *(["--new_workers"] if args.new_workers else [])],
+        "routerbench": routerbench,
         "routellm": ["--table", str(args.data / "routellm_mmlu/mmlu.jsonl.gz"), "--reader", "routellm"],
         "mbpp_replies": [
             *(*routerbench, "--run_replies", "--cascade", CASCADE),
@@ -54,6 +75,10 @@ def main() -> None:
             whole = [sys.executable, "-m", "orchestai.cli", "evaluate-table", *command, "--json", str(report)]
             subprocess.run([*whole, *overrides], check=True)
         merged[NAMES[name]] = figures(json.loads(report.read_text()), name)
+    if args.new_workers:
+        table = read_outcome_table([args.data / "routerbench/routerbench.jsonl.gz"], "routerbench")
+        features = query_features(table.texts, load_config(Path("config.yaml"), overrides).workers.models_dir)
+        merged["routerbench"]["new_worker"] = leave_one_worker_out(table, features)
     artifacts.write_json(args.json, merged)
     draw_reliability(args.json.with_suffix(".svg"), merged)
 
@@ -61,7 +86,48 @@ def main() -> None:
 def figures(report: dict[str, Any], name: str) -> dict[str, Any]:
     """What one report says of its table, with the facts beside the figures, but for the paths of its files."""
     own: dict[str, Any] = report[name] | report.get("replies", {})
-    return own | {fact: report[fact] for fact in ("table", "new_worker", "versions") if fact in report}
+    return own | {fact: report[fact] for fact in ("table", "versions") if fact in report}
+
+
+def leave_one_worker_out(table: OutcomeTable, features: Features, seeds: Sequence[int] = (0, 1, 2)) -> dict[str, Any]:
+    """AIQ by what is known of one worker, as means over all workers that are left out and all splits.
+
+    That is nothing (`without`), its price and 0, 20 or 50 outcomes, or all (`full`); with paired differences of few
+    outcomes to all, and of the price alone to nothing. How much words may say is chosen once per split, with all
+    workers.
+    """
+    folds = split_table(table, seeds)
+    found: dict[str, list[Values]] = {}
+    for seed, split in zip(folds.seeds, folds.splits, strict=True):
+        whole = Fold(table, split.train, features, folds.groups, seed)
+        weights = folds.weights[split.test][:, :DRAWS]
+        queries, prices = queries_of(table, split.train, features), nan_mean(table.cost_usd[split.train])
+        fitted = fit_success(attempts_of(whole, queries, prices), seed=seed).estimate
+
+        def value(known: str, fold: Fold, score: Values, cost: Values, split=split, weights=weights) -> None:
+            metrics = metrics_of_router(HeldOutPart(fold, split.test, weights), "new", TableEstimates(score, cost))
+            found.setdefault(known, []).append(metrics["aiq", "new"])
+
+        score, cost = fitted.success(queries), expected_cost(whole, queries, prices)
+        for worker, name in enumerate(table.workers):
+            print(f"split {seed}: {name} is new", flush=True)
+            value("full", whole, score, cost)
+            never = score.copy()
+            never[:, worker] = -1e9  # a score that no saving makes up for
+            value("without", whole, never, cost)
+            measured = split.train[np.isfinite(table.score[split.train, worker])]
+            order = np.random.default_rng(seed).permutation(measured)
+            for count in (0, 20, 50):
+                hidden = np.setdiff1d(split.train, order[:count])
+                masked = replace(table, score=table.score.copy(), cost_usd=table.cost_usd.copy())
+                masked.score[hidden, worker] = masked.cost_usd[hidden, worker] = np.nan
+                fold = replace(whole, table=masked)
+                own = learn(attempts_of(fold, queries, prices), fitted.strengths, fitted.calibration)
+                value(str(count), fold, own.success(queries), expected_cost(fold, queries, prices))
+    means = {known: folds.mean(values) for known, values in found.items()}
+    pairs = [("0", "full"), ("20", "full"), ("50", "full"), ("0", "without")]
+    differences = {f"{a} - {b}": folds.interval(means[a] - means[b]).to_dict() for a, b in pairs}
+    return {"aiq": {known: folds.interval(own).to_dict() for known, own in means.items()}, "differences": differences}
 
 
 def draw_reliability(path: Path, merged: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -14,7 +14,6 @@ from orchestai.cli.options import (
     CHECKPOINTS,
     CONFIG,
     EXECUTION_LOGS,
-    Cards,
     Columns,
     ConfigFile,
     JsonFile,
@@ -212,7 +211,7 @@ async def run_score(
         checkpoint: the planner or agents that wrote the samples; those of tasks that it has seen are left out.
     """
     from orchestai.evaluation.held_out import held_out_tasks
-    from orchestai.evaluation.samples.score_samples import (
+    from orchestai.evaluation.samples import (
         VerdictFile,
         check_distinct,
         progress_bar,
@@ -220,7 +219,7 @@ async def run_score(
         samples_of,
         verdict_path,
     )
-    from orchestai.evaluation.samples.score_samples import score as judge
+    from orchestai.evaluation.samples import score as judge
     from orchestai.execution.runtime import open_sandbox
     from orchestai.sandbox.levels import refusal
     from orchestai.storage import artifacts
@@ -281,11 +280,7 @@ def evaluate_table(
     table: Annotated[list[Path], flag("table", "File or folder of outcomes; may be given several times.")],
     reader: Reader,
     columns: Columns = None,
-    cards: Cards = None,
     seeds: Annotated[int, flag("seeds", "Number of splits.", minimum=1)] = 3,
-    new_workers: Annotated[
-        bool, flag("new_workers", "Also leave each worker out, of which a card and 0, 20 or 50 outcomes are known.")
-    ] = False,
     run_replies: RunReplies = False,
     cascade: Annotated[
         list[str] | None,
@@ -307,24 +302,17 @@ def evaluate_table(
     from orchestai.config import load_config
     from orchestai.errors import UserError
     from orchestai.evaluation.tables.baselines import BASELINES
-    from orchestai.evaluation.tables.replies_evaluation import evaluate_replies
-    from orchestai.evaluation.tables.table_evaluation import evaluate_table as run_evaluation
-    from orchestai.evaluation.tables.table_evaluation import leave_one_worker_out, to_dict, to_table
-    from orchestai.evaluation.tables.worker_estimate import OURS, estimate
+    from orchestai.evaluation.tables.estimates import OURS, estimate
+    from orchestai.evaluation.tables.evaluate import evaluate_table as run_evaluation
+    from orchestai.evaluation.tables.evaluate import to_dict, to_table
+    from orchestai.evaluation.tables.replies import evaluate_replies
     from orchestai.planner.slots.encoders.sentences import query_features
     from orchestai.storage import artifacts
 
     if not run_replies and (cascade or cascade_budget is not None):
         raise UserError("--cascade and --cascade_budget compare replies that are run: add --run_replies")
     loaded = load_config(config, overrides or [])
-    outcomes = read_table(table, reader, columns, cards)
-    facts = {"paths": [str(path) for path in table], "reader": reader, "versions": artifacts.versions()}
-    report: dict[str, Any]
-
-    def write() -> None:
-        if json_path is not None:
-            artifacts.write_json(json_path, report | facts)
-
+    outcomes = read_table(table, reader, columns)
     with console.status("embedding the queries") as status:
 
         def progress(doing: str) -> None:
@@ -339,20 +327,14 @@ def evaluate_table(
             printed, report, notes = compared.to_table(), compared.to_dict(), compared.notes
         else:
             features = query_features(outcomes.texts, loaded.workers.models_dir)
-            described = None
-            if outcomes.cards:
-                texts = [outcomes.cards.get(worker, worker) for worker in outcomes.workers]
-                described = query_features(texts, loaded.workers.models_dir)
-            common: dict[str, Any] = {"seeds": range(seeds), "cards": described, "progress": progress}
-            evaluation = run_evaluation(outcomes, features, BASELINES | {OURS: estimate}, **common)
+            rows = BASELINES | {OURS: estimate}
+            evaluation = run_evaluation(outcomes, features, rows, seeds=range(seeds), progress=progress)
             printed, report, notes = to_table(evaluation), to_dict(evaluation), evaluation.notes
-        write()
-        console.print(printed)
-        say(*notes)
-        if new_workers and not run_replies:
-            left_out = leave_one_worker_out(outcomes, features, **common)
-            report["new_worker"] = left_out.to_dict()
-            write()
+    if json_path is not None:
+        facts = {"paths": [str(path) for path in table], "reader": reader, "versions": artifacts.versions()}
+        artifacts.write_json(json_path, report | facts)
+    console.print(printed)
+    say(*notes)
     if json_path is not None:
         say(f"written: {json_path}")
 
@@ -379,9 +361,8 @@ def evaluate_plans(
     """Compare a planner, if there is one, and the trivial baselines with plans that others wrote, step by step."""
     from orchestai.config import load_config
     from orchestai.data.training_file import data_fingerprint, load_training_data
-    from orchestai.evaluation.plans.evaluate import SAME_STEP
-    from orchestai.evaluation.plans.evaluate import evaluate_plans as run_evaluation
-    from orchestai.evaluation.plans.scored_plans import NamedPlans, choose_plans
+    from orchestai.evaluation.plans import SAME_STEP, NamedPlans, choose_plans
+    from orchestai.evaluation.plans import evaluate_plans as run_evaluation
     from orchestai.planner.checkpoint import load_planner, seen_by
     from orchestai.planner.checkpoint_files import is_checkpoint
     from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder

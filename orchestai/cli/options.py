@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
 
@@ -15,7 +16,7 @@ from orchestai.report.safe_text import visible_lines
 if TYPE_CHECKING:
     from orchestai.config import Config
     from orchestai.data.tables.outcome_table import OutcomeTable
-    from orchestai.evaluation.tables.program_replies import ProgramReplies
+    from orchestai.evaluation.tables.replies import ProgramReplies
     from orchestai.tasks.task import Task
 
 
@@ -90,7 +91,7 @@ Cards = Annotated[Path | None, flag("cards", "YAML or JSON: what each worker is,
 RunReplies = Annotated[bool, flag("run_replies", "Judge replies that are programs by the tests of tasks.suite.")]
 
 
-def read_table(paths: list[Path], reader: str, columns: list[str] | None, cards: Path | None) -> OutcomeTable:
+def read_table(paths: list[Path], reader: str, columns: list[str] | None, cards: Path | None = None) -> OutcomeTable:
     """The outcomes of all files; says what was left out."""
     from orchestai.data.tables import read_cards, read_outcome_table
     from orchestai.data.tables.long_form import parse_columns
@@ -106,7 +107,7 @@ def judged_replies(
     outcomes: OutcomeTable, config: Config, progress: Callable[[str], object]
 ) -> tuple[ProgramReplies, list[Task]]:
     """What came of running the replies to queries that are tasks of the configured suite, and these tasks, by row."""
-    from orchestai.evaluation.tables.program_replies import matching_tasks, run_replies
+    from orchestai.evaluation.tables.replies import matching_tasks, run_replies
     from orchestai.execution.runtime import open_sandbox
     from orchestai.tasks.suites import open_suite
 
@@ -115,5 +116,6 @@ def judged_replies(
     if ambiguous:
         say(f"left out: {ambiguous} x several tasks begin with the query")
     with open_sandbox(config.sandbox, config.execution) as sandbox:
-        replies = run_replies(outcomes, tasks, sandbox, config.workers.models_dir, progress)
-    return replies.named(f"{suite.name}_replies"), [tasks[row] for row in sorted(tasks)]
+        named = replace(outcomes, source=f"{suite.name}_replies")
+        replies = run_replies(named, tasks, sandbox, config.workers.models_dir, progress)
+    return replies, [tasks[row] for row in sorted(tasks)]

@@ -154,3 +154,41 @@ def _unbeaten(price: Values, success: Values, apart: float) -> Rows:
 def _orders(workers: int, length: int) -> Rows:
     """(orders, length) all orders of so many different workers."""
     return np.array(list(permutations(range(workers), length)), dtype=np.intp)
+
+
+def escalations(step: StepEstimate, prices: Values) -> list[tuple[int, ...]]:
+    """The orders of the highest expected `success - price * US dollars`, one per price of a dollar in successes.
+
+    A reply that passes ends the search; an order ends where no further worker is worth its cost. Somebody is always
+    asked first. Given the hidden traits workers fail independently, so that what is believed after failures depends on
+    who failed alone, not on their order: dynamic programming over sets of the twelve workers that are worth most alone.
+    """
+    cost_usd = step.spending[0]
+    alone = (step.passes * step.right) @ step.belief - prices.min() * cost_usd
+    workers = np.sort(np.argsort(-alone, kind="stable")[:_MOST_WORKERS])
+    passes, cost, count = step.passes[workers], cost_usd[workers], len(workers)
+    failing = step.belief[None]
+    for chance in passes:
+        failing = np.concatenate([failing, failing * (1 - chance)])
+    reached = failing.sum(axis=1)
+    gained = failing @ (passes * step.right[workers]).T
+    sets = np.arange(1 << count)  # a bit for each worker that failed
+    asked = (sets[:, None] >> np.arange(count)) & 1 == 1
+    larger = sets[:, None] | (1 << np.arange(count))
+    by_size = [np.flatnonzero(asked.sum(axis=1) == size) for size in range(count)]
+    found = []
+    for price in prices:
+        value, following = np.zeros(len(sets)), np.full(len(sets), -1, dtype=np.intp)
+        for own in reversed(by_size):
+            worth = gained[own] - price * cost * reached[own][:, None] + value[larger[own]]
+            worth[asked[own]] = -np.inf
+            best = worth.argmax(axis=1)
+            value[own] = np.maximum(worth[np.arange(len(own)), best], 0.0)
+            following[own] = np.where((value[own] > 0) | (own == 0), best, -1)
+        order: list[int] = []
+        failed = 0
+        while (place := int(following[failed])) >= 0:
+            order.append(int(workers[place]))
+            failed |= 1 << place
+        found.append(tuple(order))
+    return found

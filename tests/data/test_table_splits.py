@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestai.data.tables.near_duplicates import near_duplicate_groups
-from orchestai.evaluation.tables.folds import split_by_groups
+from orchestai.evaluation.tables.evaluate import split_by_groups
 
 EXAMPLES = (
     "Answer with a letter only, please, and say nothing else at all.\nQ: Which is red?\nA) grass\nB) blood\nB\n\n"

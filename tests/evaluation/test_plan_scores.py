@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from orchestai.data.readers.plan import SourcePlan, SourceStep
-from orchestai.evaluation.plans.evaluate import METRICS, evaluate_plans, score_plan
+from orchestai.evaluation.plans import METRICS, evaluate_plans, score_plan
 from orchestai.planner import plan_metrics
 from orchestai.planner.base import Plan
 from orchestai.workflow import Subtask, Workflow

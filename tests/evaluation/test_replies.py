@@ -7,8 +7,13 @@ import pytest
 
 from orchestai.data.tables.outcome_table import TableOutcome, table_of
 from orchestai.errors import UserError
-from orchestai.evaluation.tables.program_replies import ProgramReplies, matching_tasks, run_replies
-from orchestai.evaluation.tables.replies_evaluation import chain_outcomes, evaluate_replies
+from orchestai.evaluation.tables.replies import (
+    ProgramReplies,
+    chain_outcomes,
+    evaluate_replies,
+    matching_tasks,
+    run_replies,
+)
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workers.prompting.source import reply_program
@@ -125,7 +130,7 @@ def test_the_best_cascades_are_chosen_on_training_queries_and_within_their_budge
     assert rows["ours"]["usd_per_1000"]["mean"] == pytest.approx(1)
     assert evaluation.to_table().row_count == 7
     without = evaluate_replies(replies(half, half, [0.1, 0.1]), FEATURES, seeds=(0,))
-    assert "cascade" not in without.success
+    assert "cascade" not in without.routers("success")
     assert without.notes
     with pytest.raises(UserError, match="no worker 'w7'"):
         evaluate_replies(replies(half, half, [0.001, 0.1]), FEATURES, [["w7"]])

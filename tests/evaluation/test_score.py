@@ -16,7 +16,7 @@ from typing import TypeAlias
 import pytest
 
 from orchestai.cli import main
-from orchestai.evaluation.samples.score_samples import read_samples, verdict_path
+from orchestai.evaluation.samples import read_samples, verdict_path
 from orchestai.evaluation.statistics import pass_at_k
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task

@@ -12,7 +12,7 @@ from orchestai.cli import app
 from orchestai.config import Config
 from orchestai.data.readers.plan import SourcePlan, SourceStep
 from orchestai.data.training_file import TrainingExample, save_training_data
-from orchestai.evaluation.plans.scored_plans import NamedPlans, choose_plans
+from orchestai.evaluation.plans import NamedPlans, choose_plans
 from orchestai.planner.checkpoint import save_planner
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.tasks.splits import SeenTasks

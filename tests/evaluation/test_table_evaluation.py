@@ -13,18 +13,17 @@ from orchestai.cli import app
 from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, table_of
 from orchestai.errors import UserError
 from orchestai.evaluation.tables.baselines import BASELINES, k_means
-from orchestai.evaluation.tables.estimates import Fold, TableEstimates
-from orchestai.evaluation.tables.router_metrics import (
+from orchestai.evaluation.tables.estimates import Fold, TableEstimates, estimate
+from orchestai.evaluation.tables.evaluate import (
     HeldOutPart,
     calibration_errors,
     chance_errors,
     cost_errors,
+    evaluate_table,
     metrics_of_router,
     metrics_of_workers,
     sweep,
 )
-from orchestai.evaluation.tables.table_evaluation import evaluate_table, leave_one_worker_out
-from orchestai.evaluation.tables.worker_estimate import estimate
 
 RNG = np.random.default_rng(0)
 QUERIES = 400
@@ -163,13 +162,6 @@ def test_the_command_reads_embeds_and_writes(tmp_path, monkeypatch):
     assert set(report["t"]["aiq"]) == {"coin_flips", "ours", *BASELINES}
     assert report["reader"] == "jsonl"
     assert len(list((tmp_path / "embeddings").rglob("*"))) > 12
-    monkeypatch.setattr("orchestai.evaluation.tables.table_evaluation.leave_one_worker_out", lambda *_, **__: 1 / 0)
-    lost = CliRunner().invoke(
-        app, [*words, "--json", "kept.json", "--seeds", "1", "--new_workers", f"workers.cache_dir={tmp_path}"]
-    )
-    assert isinstance(lost.exception, ZeroDivisionError)
-    assert json.loads((tmp_path / "kept.json").read_text())["t"] == report["t"]
-    assert "task_prior" in lost.output
     refused = CliRunner().invoke(app, [*words, "--cascade", "cheap,expensive"])
     assert isinstance(refused.exception, UserError)
 
@@ -216,24 +208,3 @@ def test_our_estimate_learns_which_kind_needs_the_expensive_worker():
     estimates = estimate(fold)
     gain = estimates.score[300:, 1] - estimates.score[300:, 0]
     assert gain[1::2].min() > gain[0::2].max()
-
-
-def test_a_new_worker_is_chosen_better_the_more_of_its_outcomes_are_known():
-    found = leave_one_worker_out(three_workers(), FEATURES, seeds=(0,)).to_dict()
-    assert set(found["aiq"]) == {"full", "without", "0", "20", "50"}
-    assert found["aiq"]["without"]["mean"] < found["aiq"]["50"]["mean"] <= found["aiq"]["full"]["mean"] + 0.02
-    assert found["differences"]["50 - full"]["mean"] == pytest.approx(0, abs=0.05)
-
-
-def three_workers() -> OutcomeTable:
-    """A third worker can do the odd queries alone, at the price of the cheap one, so that nobody else is needed."""
-    outcomes = table(typed=False)
-    odd = (np.arange(QUERIES) % 2).astype(float)[:, None]
-    return replace(
-        outcomes,
-        workers=(*outcomes.workers, "odd"),
-        score=np.hstack([outcomes.score, odd]),
-        cost_usd=np.hstack([outcomes.cost_usd, outcomes.cost_usd[:, :1] * 1.1]),
-        latency_s=np.hstack([outcomes.latency_s, outcomes.latency_s[:, :1]]),
-        tokens=np.hstack([outcomes.tokens, outcomes.tokens[:, :1]]),
-    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -15,17 +17,13 @@ from orchestai.evaluation.tables.estimates import (
     TableEstimates,
     means_by_task,
     nan_mean,
-    with_task_costs,
     worker_means,
 )
-
-CLUSTERS = 20
-_ROUNDS = 50
 
 
 def cluster_means(fold: Fold) -> Values:
     """(queries, workers) means over the training queries of the nearest of 20 centers."""
-    centers = k_means(fold.features[fold.train], CLUSTERS, seed=fold.seed)
+    centers = k_means(fold.features[fold.train], 20, seed=fold.seed)
     nearest = (fold.features @ centers.T).argmax(axis=1)
     learned = fold.table.score[fold.train]
     overall = worker_means(learned)
@@ -49,7 +47,7 @@ def k_means(points: Features, count: int, *, seed: int) -> Features:
         if distance.sum() == 0:
             break
         centers = np.vstack([centers, points[rng.choice(len(points), p=distance / distance.sum())]])
-    for _ in range(_ROUNDS):
+    for _ in range(50):
         nearest = (points @ centers.T).argmax(axis=1)
         sums = np.stack([points[nearest == cluster].sum(axis=0) for cluster in np.unique(nearest)])
         moved = sums / np.linalg.norm(sums, axis=1, keepdims=True)
@@ -59,9 +57,6 @@ def k_means(points: Features, count: int, *, seed: int) -> Features:
     return centers
 
 
-NEIGHBORS = 100
-
-
 def nearest_neighbors(fold: Fold) -> Values:
     """(queries, workers) means over the 100 training queries of the highest cosine similarity, or all if fewer.
 
@@ -69,23 +64,13 @@ def nearest_neighbors(fold: Fold) -> Values:
     gets its mean over all.
     """
     learned = fold.table.score[fold.train]
-    count = min(NEIGHBORS, len(fold.train))
+    count = min(100, len(fold.train))
     overall = worker_means(learned)
     means = np.empty_like(fold.table.score)
     for row, similarity in enumerate(fold.features @ fold.features[fold.train].T):
         nearest = np.argpartition(-similarity, count - 1)[:count]
         means[row] = nan_mean(learned[nearest])
     return np.where(np.isnan(means), overall, means)
-
-
-def known_outcomes(fold: Fold) -> TableEstimates:
-    """What each worker scored and cost, test queries included."""
-    return TableEstimates(fold.table.score, fold.table.cost_usd)
-
-
-def task_prior(fold: Fold) -> Values:
-    """(queries, workers) means by task type; over all queries where the table has no types."""
-    return means_by_task(fold, fold.table.score)
 
 
 def targets_of(score: Values) -> tuple[Tensor, Tensor]:
@@ -100,33 +85,45 @@ def cross_entropy(logits: Tensor, targets: Tensor, known: Tensor) -> Tensor:
     return (binary_cross_entropy_with_logits(logits, targets, reduction="none") * known).sum()
 
 
-_HIDDEN = 100
-_MLP_EPOCHS = 10
-_BATCH = 64
-_LEARNING_RATE = 1e-3
-_WEIGHT_DECAY = 1e-2
-
-
-def multilayer_perceptron(fold: Fold) -> Values:
-    """(queries, workers) probabilities, by AdamW with the seed of the fold."""
+def _trained(
+    fold: Fold,
+    build: Callable[[int, int], nn.Module],
+    optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer],
+    epochs: int,
+    loss: Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor],
+) -> Tensor:
+    """(queries, workers) what a model of (features, workers) says after so many epochs with the seed of the fold."""
     features = torch.from_numpy(fold.features).float()
     inputs = features[fold.train]
     targets, known = targets_of(fold.table.score[fold.train])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(fold.seed)
-        model = nn.Sequential(nn.Linear(features.shape[1], _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, targets.shape[1]))
-        optimizer = torch.optim.AdamW(model.parameters(), lr=_LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
-        for _ in range(_MLP_EPOCHS):
-            for rows in torch.randperm(len(inputs)).split(_BATCH):
-                loss = cross_entropy(model(inputs[rows]), targets[rows], known[rows]) / known[rows].sum().clamp(min=1)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
+        model = build(features.shape[1], targets.shape[1])
+        steps = optimizer(model.parameters())
+        for _ in range(epochs):
+            for rows in torch.randperm(len(inputs)).split(64):
+                error = loss(model, inputs[rows], targets[rows], known[rows])
+                steps.zero_grad()
+                error.backward()
+                steps.step()
     with torch.no_grad():
-        return model(features).sigmoid().double().numpy()
+        found: Tensor = model(features)
+    return found
 
 
-_STEPS = 100
+def multilayer_perceptron(fold: Fold) -> Values:
+    """(queries, workers) probabilities of a model with one hidden layer of 100."""
+    return np.asarray(
+        _trained(
+            fold,
+            lambda width, workers: nn.Sequential(nn.Linear(width, 100), nn.ReLU(), nn.Linear(100, workers)),
+            lambda weights: torch.optim.AdamW(weights, lr=1e-3, weight_decay=1e-2),
+            10,
+            lambda model, inputs, scores, known: cross_entropy(model(inputs), scores, known) / known.sum().clamp(min=1),
+        )
+        .sigmoid()
+        .double()
+    )
 
 
 def logistic_regression(fold: Fold) -> Values:
@@ -137,7 +134,7 @@ def logistic_regression(fold: Fold) -> Values:
     model = nn.Linear(features.shape[1], targets.shape[1])
     nn.init.zeros_(model.weight)
     nn.init.zeros_(model.bias)
-    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=_STEPS, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=100, line_search_fn="strong_wolfe")
 
     def loss() -> float:
         optimizer.zero_grad()
@@ -151,8 +148,6 @@ def logistic_regression(fold: Fold) -> Values:
 
 
 _WIDTH = 128
-_EPOCHS = 30
-_FACTOR_DECAY = 1e-5
 _NOISE = 0.1
 """Added to the queries' features, as RouteLLM does; its smaller steps are more, of single pairs."""
 
@@ -175,24 +170,15 @@ def matrix_factorization(fold: Fold) -> Values:
 
     Learned from all pairs of workers whose scores on a query differ, as the Bradley-Terry model has it.
     """
-    features = torch.from_numpy(fold.features).float()
-    inputs = features[fold.train]
-    scores, known = targets_of(fold.table.score[fold.train])
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(fold.seed)
-        model = _Factors(features.shape[1], scores.shape[1])
-        optimizer = torch.optim.Adam(model.parameters(), lr=_LEARNING_RATE, weight_decay=_FACTOR_DECAY)
-        for _ in range(_EPOCHS):
-            for rows in torch.randperm(len(inputs)).split(_BATCH):
-                strength = model(inputs[rows] + _NOISE * torch.randn_like(inputs[rows]))
-                better = (_differences(scores[rows]) > 0) * known[rows, :, None] * known[rows, None, :]
-                loss = (softplus(-_differences(strength)) * better).sum() / better.sum().clamp(min=1)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-    with torch.no_grad():
-        wins = _differences(model(features)).sigmoid()
-        return ((wins.sum(dim=2) - 0.5) / max(1, wins.shape[2] - 1)).double().numpy()
+
+    def loss(model: nn.Module, inputs: Tensor, scores: Tensor, known: Tensor) -> Tensor:
+        strength = model(inputs + _NOISE * torch.randn_like(inputs))
+        better = (_differences(scores) > 0) * known[:, :, None] * known[:, None, :]
+        return (softplus(-_differences(strength)) * better).sum() / better.sum().clamp(min=1)
+
+    strength = _trained(fold, _Factors, lambda weights: torch.optim.Adam(weights, lr=1e-3, weight_decay=1e-5), 30, loss)
+    wins = _differences(strength).sigmoid()
+    return ((wins.sum(dim=2) - 0.5) / max(1, wins.shape[2] - 1)).double().numpy()
 
 
 def _differences(values: Tensor) -> Tensor:
@@ -200,13 +186,19 @@ def _differences(values: Tensor) -> Tensor:
     return values[:, :, None] - values[:, None, :]
 
 
+def _with_task_costs(score: Callable[[Fold], Values]) -> Estimator:
+    """The estimator of these scores, and of each worker's mean cost on training queries of the same type."""
+    return lambda fold: TableEstimates(score(fold), means_by_task(fold, fold.table.cost_usd))
+
+
 TASK_PRIOR = "task_prior"
 BASELINES: dict[str, Estimator] = {
-    TASK_PRIOR: with_task_costs(task_prior),
-    "knn": with_task_costs(nearest_neighbors),
-    "logistic_regression": with_task_costs(logistic_regression),
-    "mlp": with_task_costs(multilayer_perceptron),
-    "matrix_factorization": with_task_costs(matrix_factorization),
-    "cluster": with_task_costs(cluster_means),
-    "oracle": known_outcomes,
+    TASK_PRIOR: _with_task_costs(lambda fold: means_by_task(fold, fold.table.score)),
+    "knn": _with_task_costs(nearest_neighbors),
+    "logistic_regression": _with_task_costs(logistic_regression),
+    "mlp": _with_task_costs(multilayer_perceptron),
+    "matrix_factorization": _with_task_costs(matrix_factorization),
+    "cluster": _with_task_costs(cluster_means),
+    "oracle": lambda fold: TableEstimates(fold.table.score, fold.table.cost_usd),
 }
+"""The oracle knows what each worker scored and cost, test queries included."""

@@ -1,4 +1,4 @@
-"""What an estimator of outcomes sees and gives: the one interface of baselines and checkpoints."""
+"""What an estimator of outcomes sees and gives, and the row `ours`: the estimate of `orchestai.estimate`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestai.data.tables.near_duplicates import shared_lines, without_lines
 from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values
+from orchestai.estimate.attempts import Attempts, Queries, price_cards
+from orchestai.estimate.spending import SpendingEstimate
+from orchestai.estimate.success import fit_success
 
 Features: TypeAlias = NDArray[np.float32]
 
@@ -24,7 +28,6 @@ class Fold:
         features: (queries, width) unit vectors of the queries' texts.
         groups: (queries,) numbers of groups of near-duplicates.
         seed: of whatever an estimator draws.
-        cards: (workers, width) embeddings of the workers' cards; None where nobody describes them.
     """
 
     table: OutcomeTable
@@ -32,16 +35,13 @@ class Fold:
     features: Features
     groups: Rows
     seed: int
-    cards: Features | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class TableEstimates:
-    """What each worker will probably score and cost on each query of a table.
+    """What each worker will probably score, in [0, 1], and cost on each query of a table; both (queries, workers).
 
-    Attributes:
-        score: (queries, workers) in [0, 1].
-        cost_usd: (queries, workers) US dollars; NaN throughout where the table has no costs.
+    Costs are NaN throughout where the table has none.
     """
 
     score: Values
@@ -50,14 +50,39 @@ class TableEstimates:
 
 Estimator: TypeAlias = Callable[[Fold], TableEstimates]
 
+OURS = "ours"
 
-def with_task_costs(score: Callable[[Fold], Values]) -> Estimator:
-    """The estimator of these scores, and of each worker's mean cost on training queries of the same type."""
 
-    def estimate(fold: Fold) -> TableEstimates:
-        return TableEstimates(score(fold), means_by_task(fold, fold.table.cost_usd))
+def estimate(fold: Fold) -> TableEstimates:
+    """What our estimate expects; of training queries, what estimates expected that did not know them."""
+    queries, prices = queries_of(fold.table, fold.train, fold.features), nan_mean(fold.table.cost_usd[fold.train])
+    fitted = fit_success(attempts_of(fold, queries, prices), seed=fold.seed)
+    score = fitted.estimate.success(queries)
+    score[fold.train] = fitted.held_out
+    return TableEstimates(score, expected_cost(fold, queries, prices))
 
-    return estimate
+
+def queries_of(table: OutcomeTable, train: Rows, features: Features) -> Queries:
+    """The table's queries, without wording that many of those to learn from share."""
+    common = shared_lines([table.texts[row] for row in train])
+    return Queries(tuple(without_lines(text, common) for text in table.texts), table.task_types, features)
+
+
+def attempts_of(fold: Fold, queries: Queries, prices: Values) -> Attempts:
+    """The attempts at the queries to learn from, by workers of these prices, (workers,)."""
+    return Attempts(queries, fold.table.score, price_cards(prices), fold.groups).take(fold.train)
+
+
+def expected_cost(fold: Fold, queries: Queries, prices: Values) -> Values:
+    """(queries, workers) US dollars; NaN throughout where the table has no costs.
+
+    Args:
+        prices: (workers,) of a typical query, for workers whose costs on training queries are not known.
+    """
+    if not fold.table.priced:
+        return np.full(fold.table.score.shape, np.nan)
+    spent = fold.table.cost_usd[fold.train]
+    return SpendingEstimate.fit(queries.take(fold.train), spent, prices).expected(queries)
 
 
 def means_by_task(fold: Fold, values: Values) -> Values:

@@ -100,10 +100,7 @@ _JUDGING = 3
 class Verdict(BaseModel):
     """What the sandbox found of one sample.
 
-    Attributes:
-        index: of the sample in its file.
-        fingerprint: of the sample and of all that decides its verdict; see `fingerprint`.
-        passed, total, success, status, reason, level, isolation, wall_s, cpu_s, peak_mb, tests: as in `Report`.
+    `index` is the place in the file, `fingerprint` of all that decides the verdict; the rest is as in `Report`.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -125,24 +122,12 @@ class Verdict(BaseModel):
 
     @classmethod
     def of(cls, sample: Sample, fingerprint: str, report: Report) -> Verdict:
-        return cls(
-            task_id=sample.task.task_id,
-            index=sample.index,
-            fingerprint=fingerprint,
-            passed=report.passed,
-            total=report.total,
-            success=report.success,
-            status=report.status,
-            reason=_encodable(report.reason),
-            level=report.level,
-            isolation=report.isolation,
-            wall_s=report.wall_s,
-            cpu_s=report.cpu_s,
-            peak_mb=report.peak_mb,
-            tests=tuple(
-                replace(test, message=_encodable(test.message), output=_encodable(test.output)) for test in report.tests
-            ),
-        )
+        tests = [
+            replace(test, message=_encodable(test.message), output=_encodable(test.output)) for test in report.tests
+        ]
+        alike = {name: getattr(report, name) for name in cls.model_fields if hasattr(report, name)}
+        own = {"task_id": sample.task.task_id, "index": sample.index, "fingerprint": fingerprint}
+        return cls.model_validate(alike | own | {"reason": _encodable(report.reason), "tests": tests})
 
 
 class VerdictFile:
@@ -165,10 +150,6 @@ class VerdictFile:
                 self.problems.append(f"{where}: not a verdict; skipped")
                 continue
             self.known[verdict.index, verdict.fingerprint] = verdict
-
-    def append(self, verdict: Verdict) -> None:
-        """Append one verdict; on return it is on the disk."""
-        artifacts.append(self.path, verdict.model_dump_json().encode() + b"\n")
 
 
 def verdict_path(samples: Path) -> Path:
@@ -372,7 +353,7 @@ async def score(
             else:
                 report = judged.report or report_of(sample.task, outcome)
                 verdict = Verdict.of(sample, mark, report)
-                file.append(verdict)
+                artifacts.append(file.path, verdict.model_dump_json().encode() + b"\n")
                 keep(sample.index, verdict)
 
     missing = []

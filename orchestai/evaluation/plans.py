@@ -1,29 +1,121 @@
-"""A planner and the floors beside plans that others wrote."""
+"""A planner and the floors beside plans that others wrote, for tasks that neither has learned from."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from orchestai.data.training_file import TrainingExample
 from orchestai.errors import UserError
+from orchestai.evaluation.held_out import HeldOut, hold_out
 from orchestai.evaluation.statistics import Interval, Values, mean, mean_over_groups, number
 from orchestai.lm.length_batches import length_batches
 from orchestai.planner import plan_metrics
 from orchestai.planner.base import Plan
-from orchestai.planner.plan_metrics import is_chain
 from orchestai.planner.slots.encoders.sentences import EmbedSentences
 from orchestai.progress import open_progress
+from orchestai.tasks.splits import SeenTasks
 from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Workflow
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class NamedPlans:
+    """A training file as it was read."""
+
+    name: str
+    examples: Sequence[TrainingExample]
+
+    def part(self, split: str) -> list[TrainingExample]:
+        return [example for example in self.examples if example.split == split]
+
+
+@dataclass(frozen=True)
+class ScoredPlans:
+    """Which plans are scored, and `learned`, from which the nearest graph may be taken.
+
+    Attributes:
+        training: the name of the training file; None without one.
+        remark: what a reader of the figures must know, in a line; empty where there is nothing to know.
+    """
+
+    held_out: HeldOut[TrainingExample]
+    learned: Sequence[TrainingExample]
+    training: str | None
+    remark: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """For files of figures."""
+        found = self.held_out.to_dict(lambda example: example.task_id)
+        in_training = found["checkpoints"].pop(self.training, None)
+        return found | {"training_data": in_training, "remark": self.remark}
+
+
+def choose_plans(
+    plans: NamedPlans, seen: Mapping[str, SeenTasks], training: NamedPlans | None, *, include_learned: bool = False
+) -> ScoredPlans:
+    """The plans of a file that may be scored, by the words of what is asked.
+
+    Where the file keeps plans for tests, and the checkpoint or the training file has any of its tasks, these are of its
+    test part alone. Where neither has any, or none is kept for tests, these are all: it is a file of others.
+
+    Args:
+        seen: what the checkpoint has seen, by its name; empty without one.
+        training: what was learned from, so that its plans are no measure and may be copied by the nearest graph;
+            without it that floor takes what the file itself does not keep for tests.
+
+    Raises:
+        UserError: none is left.
+    """
+    tests, name = plans.part("test"), None if training is None else training.name
+    compared = dict(seen)
+    if training is not None:
+        learned_from = ([e.asked for e in training.part(split)] for split in ("train", "validation"))
+        compared[training.name] = SeenTasks.of(*learned_from)
+    unknown = [name for name, its in seen.items() if not its.complete]
+    is_others = bool(compared) and not any(e.asked in its for e in plans.examples for its in compared.values())
+    whole = not tests or (is_others and not (unknown and training is None))
+    held_out = hold_out(
+        plans.examples if whole else tests,
+        compared,
+        lambda example: example.asked,
+        what=plans.name,
+        include_learned=include_learned,
+    )
+    total, kept = held_out.total, len(held_out.kept)
+    remarks = [] if tests else ["none is kept for tests"]
+    known = [one for one in compared if one not in unknown]
+    if whole and is_others and known and len(tests) < len(plans.examples):
+        remarks.append(f"{' and '.join(known)} {'has' if len(known) == 1 else 'have'} none of their tasks")
+    for one, its in held_out.exposures.items():
+        if one == name and (its.learned or its.selected_on):
+            remarks.append(f"{one} has {its.learned + its.selected_on} of the {total} tasks")
+        elif its.learned or its.selected_on:
+            remarks.append(f"{one} learned from {its.learned} and was selected on {its.selected_on} of the tasks")
+    remedy = "so figures are too high if these tasks are among it (name its training file by --training_data)"
+    if training is not None:
+        remedy = f"so the tasks of {name} count for it"
+    remarks += [f"{one} does not say all that it learned from, {remedy}" for one in unknown]
+    count = f"all {total} plans scored" if kept == total else f"{kept} of {total} plans scored"
+    if held_out.included:
+        count += f", {held_out.included} of them not held out, so figures are too high (tasks.include_learned)"
+    return ScoredPlans(
+        held_out,
+        learned=(training or plans).part("train") if training or not whole else [],
+        training=name,
+        remark="; ".join((f"{plans.name}: {count}", *remarks)) if remarks else "",
+    )
+
 
 SAME_STEP = 0.6
 """Steps in other words are the same from this cosine of their sentence embeddings on; WorFEval's program has it too."""
@@ -116,7 +208,6 @@ def _critical_path_error(made: Workflow, example: TrainingExample, match: plan_m
 
 PLANNER: Final = "planner"
 MACRO: Final = "macro"
-_DRAWS = 2000
 _SHOWN = {
     "node": "node_f1",
     "same": "node_f1_exact",
@@ -131,74 +222,48 @@ _SHOWN = {
 }
 """Headings of the table: F1 of steps by meaning and by words, of edges and of what comes before what; exact graphs;
 WorFEval's scores of order and of graph; validity before and after repair; error of the critical path."""
-_COMPARED = {"node": "node_f1", "edge": "edge_f1", "exact": "exact_graph"}
 
 
 @dataclass(frozen=True)
 class PlansEvaluation:
-    """The figures.
+    """The figures: row (`planner`, or a floor) -> the score of each example."""
 
-    Attributes:
-        task_ids: of each example, in its source.
-        sources: of each example.
-        chains: whether each example's graph is a chain.
-        scores: row (`planner`, or a floor) -> the score of each example.
-    """
-
-    task_ids: tuple[str, ...]
-    sources: tuple[str, ...]
-    chains: tuple[bool, ...]
+    examples: Sequence[TrainingExample]
     scores: Mapping[str, Sequence[PlanScore]]
-
-    @classmethod
-    def of(cls, examples: Sequence[TrainingExample], scores: Mapping[str, Sequence[PlanScore]]) -> PlansEvaluation:
-        return cls(
-            task_ids=tuple(example.task_id for example in examples),
-            sources=tuple(example.suite for example in examples),
-            chains=tuple(is_chain(example.workflow) for example in examples),
-            scores=scores,
-        )
 
     @property
     def names(self) -> list[str]:
         """Of the sources."""
-        return sorted(set(self.sources))
+        return sorted({example.suite for example in self.examples})
 
-    @property
-    def floors(self) -> list[str]:
-        return [row for row in self.scores if row != PLANNER]
-
-    def interval(self, row: str, metric: str, source: str, *, non_chain: bool = False) -> Interval:
-        """Mean over the plans of a source, or of `macro`, over sources of their means; with its bootstrap interval."""
-        return mean_over_groups(self._groups(self._values(row, metric), source, non_chain), draws=_DRAWS)
-
-    def difference(self, floor: str, metric: str, source: str, *, non_chain: bool = False) -> Interval:
-        """The same of the planner's score less the floor's for the same plan."""
-        paired = self._values(PLANNER, metric) - self._values(floor, metric)
-        return mean_over_groups(self._groups(paired, source, non_chain), draws=_DRAWS)
+    @cached_property
+    def _chains(self) -> NDArray[np.bool_]:
+        return np.array([plan_metrics.is_chain(example.workflow) for example in self.examples], dtype=bool)
 
     def to_dict(self) -> dict[str, Any]:
         """row -> source (or `macro`) -> metric, and metric with `_non_chain`, -> mean, interval and number of plans."""
-        return {row: self._by_source(row, self.interval) for row in self.scores}
+        return {row: self._by_source(lambda metric, row=row: self._values(row, metric)) for row in self.scores}
 
     def differences(self) -> dict[str, Any]:
         """floor -> as `to_dict` has it, of the planner less that floor; nothing without a planner."""
-        return {floor: self._by_source(floor, self.difference) for floor in self.floors if PLANNER in self.scores}
+        if PLANNER not in self.scores:
+            return {}
+        floors = (row for row in self.scores if row != PLANNER)
+        return {floor: self._by_source(lambda metric, floor=floor: self._paired(floor, metric)) for floor in floors}
 
     def per_plan(self) -> list[dict[str, Any]]:
         """Each example's id, source, whether it is a chain, and row -> metric -> score, null where there is none."""
-        facts = zip(self.task_ids, self.sources, self.chains, strict=True)
         return [
             {
-                "task_id": task_id,
-                "source": source,
-                "chain": chain,
+                "task_id": example.task_id,
+                "source": example.suite,
+                "chain": bool(self._chains[i]),
                 "scores": {
                     row: {metric: number(getattr(scores[i], metric)) for metric in METRICS}
                     for row, scores in self.scores.items()
                 },
             }
-            for i, (task_id, source, chain) in enumerate(facts)
+            for i, example in enumerate(self.examples)
         ]
 
     def table(self) -> Table:
@@ -208,15 +273,16 @@ class PlansEvaluation:
             shown.add_column(heading, justify="right", no_wrap=True)
         for source in (*self.names, MACRO):
             for non_chain in (False, True):
-                named = False
-                for row in self.scores:
+                for place, row in enumerate(self.scores):
                     cells = [self._groups(self._values(row, key), source, non_chain) for key in _SHOWN.values()]
-                    if count := sum(map(len, cells[0])):
-                        if not named:
-                            shown.add_row(source + (", non-chain" if non_chain else ""), str(count), style="dim")
-                            named = True
-                        style = "bold" if row == PLANNER else None
-                        shown.add_row("  " + row.replace("_", " "), "", *map(_mean_of_means, cells), style=style)
+                    if not (count := sum(map(len, cells[0]))):
+                        break
+                    if not place:
+                        shown.add_row(source + ", non-chain" * non_chain, str(count), style="dim")
+                    means = (mean(np.array([mean(group) for group in cell])) for cell in cells)
+                    written = ("-" if math.isnan(one) else f"{one:.3f}".lstrip("0") for one in means)
+                    style = "bold" if row == PLANNER else None
+                    shown.add_row("  " + row.replace("_", " "), "", *written, style=style)
             shown.add_section()
         return shown
 
@@ -225,20 +291,24 @@ class PlansEvaluation:
         title = "planner less each floor, over sources (95 %)"
         shown = Table(box=None, padding=(0, 1, 0, 0), title=title, title_justify="left", pad_edge=False)
         shown.add_column("floor", overflow="fold")
-        for heading in _COMPARED:
+        compared = ("node", "edge", "exact")
+        for heading in compared:
             shown.add_column(heading, justify="right", no_wrap=True)
-        for floor in self.floors:
-            cells = [self.difference(floor, metric, MACRO) for metric in _COMPARED.values()]
-            shown.add_row(floor.replace("_", " "), *(cell.signed() for cell in cells))
+        for floor in self.scores:
+            if floor != PLANNER:
+                paired = (self._paired(floor, _SHOWN[heading]) for heading in compared)
+                cells = (_interval(self._groups(values, MACRO)).signed() for values in paired)
+                shown.add_row(floor.replace("_", " "), *cells)
         return shown
 
-    def _by_source(self, row: str, interval: Callable[..., Interval]) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {}
-        for source in (*self.names, MACRO):
-            cell = found.setdefault(source, {})
-            for metric in METRICS:
+    def _by_source(self, values: Callable[[str], Values]) -> dict[str, dict[str, Any]]:
+        """source (or `macro`) -> metric, and metric with `_non_chain`, -> interval, of (examples,) values by metric."""
+        found: dict[str, dict[str, Any]] = {source: {} for source in (*self.names, MACRO)}
+        for metric in METRICS:
+            own = values(metric)
+            for source, cell in found.items():
                 for non_chain in (False, True):
-                    one = interval(row, metric, source, non_chain=non_chain)
+                    one = _interval(self._groups(own, source, non_chain))
                     if one.n:
                         cell[metric + "_non_chain" * non_chain] = one.to_dict()
         return found
@@ -246,31 +316,26 @@ class PlansEvaluation:
     def _values(self, row: str, metric: str) -> Values:
         return np.array([getattr(score, metric) for score in self.scores[row]], dtype=np.float64)
 
-    def _groups(self, values: Values, source: str, non_chain: bool) -> list[Values]:
+    def _paired(self, floor: str, metric: str) -> Values:
+        return self._values(PLANNER, metric) - self._values(floor, metric)
+
+    def _groups(self, values: Values, source: str, non_chain: bool = False) -> list[Values]:
         """The values of a source's examples, or for `macro` those of each source."""
-        kept = ~(np.array(self.chains, dtype=bool) & non_chain)
-        of = np.array(self.sources)
+        of = np.array([example.suite for example in self.examples])
+        kept = ~(self._chains & non_chain)
         return [values[kept & (of == name)] for name in self.names if source in (name, MACRO)]
 
 
-def _mean_of_means(groups: Sequence[Values]) -> str:
-    found = mean(np.array([mean(group) for group in groups]))
-    return "-" if math.isnan(found) else f"{found:.3f}".lstrip("0")
+def _interval(groups: Sequence[Values]) -> Interval:
+    return mean_over_groups(groups, draws=2000)
 
 
-def listed_chain(example: TrainingExample) -> Workflow:
-    """The right steps, each after the one listed before it."""
-    return _joined(example, [[i - 1] if i else [] for i in range(len(example.workflow))])
-
-
-def all_pairs(example: TrainingExample) -> Workflow:
-    """The right steps, each after all that are listed before it."""
-    return _joined(example, [range(i) for i in range(len(example.workflow))])
-
-
-def no_edges(example: TrainingExample) -> Workflow:
-    """The right steps, all at once."""
-    return _joined(example, [[] for _ in range(len(example.workflow))])
+_FLOORS: Final[dict[str, Callable[[int], Iterable[int]]]] = {
+    "listed_chain": lambda place: range(max(place - 1, 0), place),
+    "all_pairs": range,
+    "no_edges": lambda place: (),
+}
+"""Places of the parents of the right step at a place: the one listed before it, all of these, or none."""
 
 
 def nearest(
@@ -296,7 +361,7 @@ def nearest(
     return found
 
 
-def _joined(example: TrainingExample, parents: Sequence[Sequence[int]]) -> Workflow:
+def _joined(example: TrainingExample, parents: Sequence[Iterable[int]]) -> Workflow:
     """The right steps with other edges.
 
     Args:
@@ -309,15 +374,6 @@ def _joined(example: TrainingExample, parents: Sequence[Sequence[int]]) -> Workf
             for step, places in zip(steps, parents, strict=True)
         ]
     )
-
-
-T = TypeVar("T")
-
-_FLOORS = {
-    "listed_chain": listed_chain,
-    "all_pairs": all_pairs,
-    "no_edges": no_edges,
-}
 
 
 class StepsPlanner(Protocol):
@@ -347,65 +403,47 @@ def evaluate_plans(
     """
     if not examples:
         raise UserError("evaluate-plans: no plans in the file")
+    made: dict[str, list[Plan]] = {}
     scores: dict[str, list[PlanScore]] = {}
     with open_progress("evaluate-plans", console=console, disable=console is None) as progress:
-        bar = _Bar(progress)
+        line = progress.add_task("evaluate-plans", total=None, status="")
+
+        def over(items: Iterable[T], total: int, what: str) -> Iterator[T]:
+            """The items, each of which counts as done when the next one is asked for."""
+            progress.reset(line, total=total, status=what.replace("_", " "))
+            for item in items:
+                yield item
+                progress.advance(line)
+
+        def counted(sentences: Sequence[str]) -> NDArray[np.float32]:
+            return np.concatenate([embed([one]) for one in over(sentences, len(sentences), "similar tasks")])
+
         if planner is not None:
-            made = dict(bar.over(_planned(planner, examples), len(examples), PLANNER))
-            pairs = [(made[i], example) for i, example in enumerate(examples)]
-            scores[PLANNER] = [
-                score_plan(plan.workflow, example, embed, plan.raw_valid)
-                for plan, example in bar.over(pairs, len(pairs), "score of the planner")
+            planned = dict(over(_planned(planner, examples), len(examples), PLANNER))
+            made[PLANNER] = [planned[i] for i in range(len(examples))]
+        for row, parents in _FLOORS.items():
+            made[row] = [
+                Plan(_joined(example, [parents(place) for place in range(len(example.workflow))]), raw_valid=True)
+                for example in examples
             ]
-        floors: dict[str, Sequence[Workflow | None]] = {
-            row: [floor(example) for example in examples] for row, floor in _FLOORS.items()
-        }
         if learned:
-            floors["nearest_graph"] = nearest(examples, learned, bar.embedding(embed, "similar tasks"))
-        for row, workflows in floors.items():
+            found = nearest(examples, learned, counted)
+            made["nearest_graph"] = [Plan(workflow, raw_valid=True) for workflow in found]
+        for row, plans in made.items():
+            pairs = zip(plans, examples, strict=True)
             scores[row] = [
-                score_plan(workflow, example, embed)
-                for workflow, example in bar.over(zip(workflows, examples, strict=True), len(examples), row)
+                score_plan(plan.workflow, example, embed, plan.raw_valid)
+                for plan, example in over(pairs, len(examples), f"score of {row}")
             ]
-    return PlansEvaluation.of(examples, scores)
-
-
-def plans_for(planner: StepsPlanner, examples: Sequence[TrainingExample]) -> list[Plan]:
-    """Plans of the examples; the steps of those that give them are not to be found."""
-    plans: dict[int, Plan] = {}
-    given = [i for i, example in enumerate(examples) if example.given]
-    free = [i for i, example in enumerate(examples) if not example.given]
-    if given:
-        listed = planner.plan_steps([examples[i].instruction for i in given], [examples[i].spans for i in given])
-        plans.update(zip(given, listed, strict=True))
-    plans.update(zip(free, planner.plan_instructions([examples[i].instruction for i in free]), strict=True))
-    return [plans[i] for i in range(len(examples))]
+    return PlansEvaluation(examples, scores)
 
 
 def _planned(planner: StepsPlanner, examples: Sequence[TrainingExample]) -> Iterator[tuple[int, Plan]]:
-    """The examples' numbers and plans, in batches of like length."""
+    """The examples' numbers and plans, in batches of like length; the steps of those that give them are not found."""
     for rows in length_batches({i: len(example.instruction) for i, example in enumerate(examples)}):
-        yield from zip(rows, plans_for(planner, [examples[i] for i in rows]), strict=True)
-
-
-class _Bar:
-    """A bar that goes over the plans once for each thing that is done with them."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._line = progress.add_task("evaluate-plans", total=None, status="")
-
-    def over(self, items: Iterable[T], total: int, what: str) -> Iterator[T]:
-        """The items, each of which counts as done when the next one is asked for."""
-        self._progress.reset(self._line, total=total, status=what.replace("_", " "))
-        for item in items:
-            yield item
-            self._progress.advance(self._line)
-
-    def embedding(self, embed: EmbedSentences, what: str) -> EmbedSentences:
-        """Counts sentences as they are embedded."""
-
-        def counted(sentences: Sequence[str]) -> NDArray[np.float32]:
-            return np.concatenate([embed([sentence]) for sentence in self.over(sentences, len(sentences), what)])
-
-        return counted
+        given = [i for i in rows if examples[i].given]
+        free = [i for i in rows if not examples[i].given]
+        if given:
+            spans = [examples[i].spans for i in given]
+            yield from zip(given, planner.plan_steps([examples[i].instruction for i in given], spans), strict=True)
+        yield from zip(free, planner.plan_instructions([examples[i].instruction for i in free]), strict=True)

@@ -1,1 +1,0 @@
-"""Plans beside reference plans: nodes, edges and order."""

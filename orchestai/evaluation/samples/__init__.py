@@ -1,1 +1,0 @@
-"""Samples of programs, judged by their tasks' tests."""
