@@ -25,8 +25,7 @@ from orchestai.evaluation.held_out import held_out_tasks
 from orchestai.evaluation.systems.baselines import fixed_step_rows, other_rows, trials, whole_rows
 from orchestai.evaluation.systems.evaluate import embedder
 from orchestai.evaluation.systems.preference_sweep import PreferenceSweep, sweep_preferences
-from orchestai.evaluation.systems.row_summaries import RowSummary, summarize
-from orchestai.evaluation.systems.runner import Runner
+from orchestai.evaluation.systems.runner import RowSummary, Runner, summarize
 from orchestai.execution.log import read_log
 from orchestai.execution.record import measured_in
 from orchestai.execution.reward import reward_form
@@ -112,6 +111,5 @@ if __name__ == "__main__":
             beside=asked.beside,
         )
     )
-    console.print(swept.table())
     console.print(swept.remark())
     artifacts.write_json(asked.output, swept.to_dict() | {"rows": others})

@@ -47,7 +47,7 @@ def find_pairs(records: Sequence[ExecutionRecord], estimate: PoolEstimate, confi
     """Pairs whose plans succeed clearly above what is expected of independent workers, the clearest ones first."""
     place = {name: number for number, name in enumerate(estimate.workers)}
     row = {key: n for n, key in enumerate(zip(estimate.known.texts, estimate.known.task_types, strict=True))}
-    steps = estimate.unseen(estimate.known)
+    steps = estimate.steps(estimate.known, 0 * estimate.tried, 0 * estimate.won)  # had nothing like it been attempted
     above: dict[frozenset[str], list[tuple[ExecutionRecord, float]]] = defaultdict(list)
     for record in (record for record in records if record.outcome == "scored" and len(record.subtasks) > 1):
         asked = [(row.get((s.instruction, type_of(s, record.instruction)), -1), s.workers) for s in record.subtasks]

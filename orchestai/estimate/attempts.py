@@ -44,7 +44,7 @@ class Attempts:
     Attributes:
         queries: that were attempted.
         score: (queries, columns) in [0, 1], NaN where nobody tried.
-        cards: (columns, features) what the workers' cards say in numbers; similar cards promise similar success.
+        cards: (columns, features) of `price_cards`; similar cards promise similar success.
         groups: (queries,) numbers; queries of one group are held out together.
     """
 
@@ -59,30 +59,13 @@ class Attempts:
 
 
 def price_cards(prices: Values) -> Values:
-    """(workers, 1) the logarithms of prices, in standard deviations from their mean; 0 where no price is known.
-
-    Args:
-        prices: (workers,) above 0, or NaN.
-    """
+    """(workers, 1) the logarithms of prices, in standard deviations from their mean; 0 where no price is known."""
     known = np.isfinite(prices) & (prices > 0)
     if known.sum() < 2:
         return np.zeros((len(prices), 1))
     logs = np.log(prices, out=np.full(prices.shape, np.nan), where=known)
     spread = np.nanstd(logs)
     return np.nan_to_num((logs - np.nanmean(logs)) / (spread if spread > 0 else 1.0))[:, None]
-
-
-def described_cards(prices: Values, words: Values) -> Values:
-    """(workers, 1 + width) `price_cards`, and what cards say in words: both count alike.
-
-    Args:
-        prices: (workers,) above 0, or NaN.
-        words: (workers, width) embeddings of the cards.
-    """
-    apart = words - words.mean(axis=0)
-    spread = np.sqrt((apart**2).sum(axis=1).mean())
-    both = np.hstack([price_cards(prices), apart / (spread if spread > 0 else 1.0)])
-    return np.asarray(both * np.sqrt(both.shape[1] / 2))
 
 
 WHOLE: Final = "whole task"

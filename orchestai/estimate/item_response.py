@@ -237,18 +237,6 @@ class ItemResponse:
         spread = self.spread[np.minimum(types, len(self.spread) - 1)]
         return normalized(np.log(spread) + features @ self.directions @ POINTS.T)
 
-    def after(self, belief: Values, types: Rows, score: Values) -> Values:
-        """(queries, points) the same when outcomes are known.
-
-        Args:
-            score: (queries, columns) in [0, 1], NaN where not known.
-        """
-        success = self.success[types]
-        known = np.isfinite(score)[:, :, None]
-        outcome = np.nan_to_num(score)[:, :, None]
-        likelihood = np.where(known, outcome * np.log(success) + (1 - outcome) * np.log1p(-success), 0.0).sum(axis=1)
-        return normalized(np.log(np.maximum(belief, 1e-300)) + likelihood)
-
     def expected(self, belief: Values, types: Rows) -> Values:
         """(queries, columns) probabilities of success under a belief."""
         result = np.empty((len(types), self.levels.coefficients.shape[1]))

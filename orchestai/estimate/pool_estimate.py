@@ -131,14 +131,6 @@ class PoolEstimate:
     typical_seconds: float
     kinds: tuple[str, ...]
 
-    def steps(self, queries: Queries) -> list[StepEstimate]:
-        """What is expected of each query's workers."""
-        return self._steps(queries, self.tried, self.won)
-
-    def unseen(self, queries: Queries) -> list[StepEstimate]:
-        """What would be expected of each query's workers, had nothing like it been attempted."""
-        return self._steps(queries, 0 * self.tried, 0 * self.won)
-
     def attempts_at(self, task_type: str) -> Values:
         """(workers,) how often each was asked for a subtask of a type."""
         return np.asarray(self.asked[[one == task_type for one in self.known.task_types]].sum(axis=0))
@@ -148,7 +140,9 @@ class PoolEstimate:
         """Of US dollars, seconds and tokens, whether anything is known."""
         return tuple(bool(np.isfinite(estimate.means).any()) for estimate in self.spending)
 
-    def _steps(self, queries: Queries, tried: Values, won: Values) -> list[StepEstimate]:
+    def steps(self, queries: Queries, tried: Values | None = None, won: Values | None = None) -> list[StepEstimate]:
+        """What is expected of each query's workers, by all attempts or by those of (subtasks, 2 * workers) alone."""
+        tried, won = (self.tried, self.won) if tried is None or won is None else (tried, won)
         count = len(self.workers)
         weights = self.kernel.weights(queries.embeddings, self.known.embeddings)
         weights = weights * (np.array(queries.task_types)[:, None] == np.array(self.known.task_types))
@@ -241,7 +235,7 @@ def _calibrated(
     before, after = np.zeros(len(fold_of)), np.zeros(len(fold_of))
     answered = answering(attempts)
     for fold, (tried, won) in enumerate(folds):
-        steps = estimate._steps(estimate.known, estimate.tried - tried, estimate.won - won)
+        steps = estimate.steps(estimate.known, estimate.tried - tried, estimate.won - won)
         for number in np.flatnonzero(fold_of == fold).tolist():
             planned = attempts.planned[number]
             before[number] = np.prod([steps[row].asking(order)[0] for row, order in planned])

@@ -46,14 +46,9 @@ _FOLDS = 5
 
 @dataclass(frozen=True, eq=False)
 class SuccessEstimate:
-    """A fitted estimate.
+    """How queries are read, how workers do on them, and what (features, columns) add to each worker's log odds.
 
-    Attributes:
-        traits: how queries are read.
-        model: how workers do on them.
-        offsets: (features, columns) what features add to the log odds of each worker.
-        calibration: of the probabilities.
-        strengths: of the words for all workers and for each alone, as chosen.
+    `strengths` are those of the words for all workers and for each alone, as chosen.
     """
 
     traits: QueryTraits
@@ -68,15 +63,8 @@ class SuccessEstimate:
 
     def success(self, queries: Queries) -> Values:
         """(queries, columns) calibrated probabilities."""
-        return self._success(queries, self.belief(queries))
-
-    def success_given(self, queries: Queries, score: Values) -> Values:
-        """(queries, columns) the same when some outcomes are known: of failures so far, what the next worker may do.
-
-        Args:
-            score: (queries, columns) in [0, 1], NaN where nobody was asked.
-        """
-        return self._success(queries, self.model.after(self.belief(queries), self.traits.types(queries), score))
+        expected = self.model.expected(self.belief(queries), self.traits.types(queries))
+        return self.calibration.apply(sigmoid(logit(expected) + self.traits.features(queries) @ self.offsets))
 
     def success_at_points(self, queries: Queries) -> Values:
         """(queries, columns, points) calibrated probabilities if a query's hidden traits were known."""
@@ -84,19 +72,10 @@ class SuccessEstimate:
         offsets = self.traits.features(queries) @ self.offsets
         return self.calibration.apply(sigmoid(logit(success) + offsets[:, :, None]))
 
-    def _success(self, queries: Queries, belief: Values) -> Values:
-        expected = self.model.expected(belief, self.traits.types(queries))
-        return self.calibration.apply(sigmoid(logit(expected) + self.traits.features(queries) @ self.offsets))
-
 
 @dataclass(frozen=True, eq=False)
 class FittedSuccess:
-    """An estimate, and what estimates that did not know them said of the attempts that it was learned from.
-
-    Attributes:
-        estimate: learned from all.
-        held_out: (queries, columns) calibrated probabilities.
-    """
+    """An estimate, and (queries, columns) what estimates that did not know them said of what it was learned from."""
 
     estimate: SuccessEstimate
     held_out: Values
@@ -107,9 +86,6 @@ def fit_success(attempts: Attempts, *, seed: int = 0) -> FittedSuccess:
 
     How much words may say is chosen by the likelihood of attempts held out (five folds of whole groups); it is nothing
     where they tell nothing. The chosen one's held-out probabilities give the calibration.
-
-    Args:
-        seed: of the folds.
     """
     held_out = np.zeros((len(STRENGTHS), len(STRENGTHS), *attempts.score.shape))
     folds = group_folds(attempts.groups, seed)
@@ -118,7 +94,12 @@ def fit_success(attempts: Attempts, *, seed: int = 0) -> FittedSuccess:
             held_out[:, :, test] = _grid(
                 attempts.take(np.flatnonzero(~test)), attempts.queries.take(np.flatnonzero(test))
             )
-    both = min(product(range(len(STRENGTHS)), repeat=2), key=lambda one: log_loss(held_out[one], attempts.score))
+
+    def log_loss(one: tuple[int, int]) -> float:
+        odds = logit(held_out[one])
+        return float(np.nanmean(np.logaddexp(0, odds) - attempts.score * odds))
+
+    both = min(product(range(len(STRENGTHS)), repeat=2), key=log_loss)
     shared, alone = (STRENGTHS[place] for place in both)
     calibration = Calibration.of(held_out[both], attempts.score)
     estimate = learn(attempts, (shared, alone), calibration)
@@ -140,12 +121,6 @@ def group_folds(groups: Rows, seed: int) -> Rows:
     """(queries,) the number of the fold of each, of five; a group is in one."""
     _, numbers = np.unique(groups, return_inverse=True)
     return np.random.default_rng(seed).permutation(int(numbers.max()) + 1)[numbers] % _FOLDS
-
-
-def log_loss(estimated: Values, score: Values) -> float:
-    """Mean cross-entropy of the known scores, in nats."""
-    odds = logit(estimated)
-    return float(np.nanmean(np.logaddexp(0, odds) - score * odds))
 
 
 def _grid(attempts: Attempts, unseen: Queries) -> Values:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orchestai.estimate.attempts import Attempts, Queries, described_cards
+from orchestai.estimate.attempts import Attempts, Queries, price_cards
 from orchestai.estimate.calibration import Calibration, sigmoid
 from orchestai.estimate.success import SuccessEstimate, fit_success, group_folds, learn
 
@@ -38,16 +38,18 @@ def test_words_count_where_they_tell_and_hardly_where_they_do_not(told):
     assert np.ptp(untold.success(attempts(told=0.0).queries), axis=0).max() < 0.15
 
 
+def expected_given(points: np.ndarray, belief: np.ndarray, likelihood: np.ndarray) -> np.ndarray:
+    """(queries, workers) by Bayes' rule, where (queries, points) is how likely what was seen is at each point."""
+    posterior = belief * likelihood
+    return (points * posterior[:, None]).sum(axis=2) / posterior.sum(axis=1, keepdims=True)
+
+
 def test_a_failure_makes_other_workers_success_less_likely_and_a_success_more(told):
     queries = attempts(told=0.9).queries.take(np.arange(5))
-    score = np.full((5, WORKERS), np.nan)
     before = told.success(queries)
-    np.testing.assert_allclose(told.success_given(queries, score), before)
-    score[:, 3] = 0
-    failed = told.success_given(queries, score)
-    assert (failed[:, :3] < before[:, :3]).all()
-    score[:, 3] = 1
-    assert (told.success_given(queries, score)[:, :3] > before[:, :3]).all()
+    points, belief = told.success_at_points(queries), told.belief(queries)
+    assert (expected_given(points, belief, 1 - points[:, 3])[:, :3] < before[:, :3]).all()
+    assert (expected_given(points, belief, points[:, 3])[:, :3] > before[:, :3]).all()
 
 
 def test_workers_who_fail_on_opposite_queries_are_expected_to_succeed_as_often_as_they_did():
@@ -59,7 +61,8 @@ def test_workers_who_fail_on_opposite_queries_are_expected_to_succeed_as_often_a
     queries = Queries(("a query",) * 800, ("x",) * 800, np.zeros((800, 2)))
     estimate = learn(Attempts(queries, score, np.zeros((4, 1)), np.arange(800)), (0.0, 0.0), Calibration())
     np.testing.assert_allclose(estimate.success(queries)[0], score.mean(axis=0), atol=0.01)
-    failed = estimate.success_given(queries.take(np.array([0])), np.array([[0.0, np.nan, np.nan, np.nan]]))[0]
+    points, belief = (said(queries.take(np.array([0]))) for said in (estimate.success_at_points, estimate.belief))
+    failed = expected_given(points, belief, 1 - points[:, 0])[0]
     assert failed[1] < 0.25
     assert failed[2] > 0.75
 
@@ -88,14 +91,13 @@ def test_groups_are_held_out_together():
     assert set(folds[:, 0]) == set(range(5))
 
 
-def test_a_new_worker_is_expected_to_do_as_those_with_a_similar_card_in_words():
-    """At one price for all, words alone tell good workers from bad ones."""
+def test_a_new_worker_is_expected_to_do_as_those_with_a_similar_price():
+    """Here those of a high price are good."""
     rng = np.random.default_rng(0)
     good = np.array([True, False] * 5)
     score = (rng.random((300, 10)) < np.where(good, 0.85, 0.35)).astype(float)
     score[:, :2] = np.nan
-    words = np.where(good[:, None], [1.0, 0.1], [0.1, 1.0]) + rng.normal(0, 0.02, (10, 2))
-    cards = described_cards(np.full(10, 0.01), words)
+    cards = price_cards(np.where(good, 0.1, 0.01) * np.exp(rng.normal(0, 0.02, 10)))
     queries = Queries(tuple(f"query {row}" for row in range(300)), ("",) * 300, rng.normal(size=(300, 4)))
     expected = learn(Attempts(queries, score, cards, np.arange(300)), (0.0, 0.0), Calibration()).success(queries)
     new_good, new_bad = expected[:, 0].mean(), expected[:, 1].mean()

@@ -188,25 +188,21 @@ SAMPLE_K, SELF_CONSISTENCY, STATIC_MIX = "sample-k-and-check", "self-consistency
 
 
 class ReassignedPlanner:
-    """Decompositions that another planner made, with the workers that `assignment` chooses.
+    """Plans that another planner made, by task id, with the workers that `assignment` chooses, or as they are."""
 
-    Args:
-        plans: that planner's plans by task id; a missing workflow stays missing.
-    """
-
-    def __init__(self, plans: Mapping[str, Plan], assignment: Assignment, seed: int = 0) -> None:
+    def __init__(self, plans: Mapping[str, Plan], assignment: Assignment | None = None) -> None:
         self._plans = plans
         self._assignment = assignment
-        self._seed = seed
 
     def plan(self, tasks: Sequence[Task]) -> list[Plan]:
-        return [self._reassigned(self._plans[task.task_id], task) for task in tasks]
-
-    def _reassigned(self, plan: Plan, task: Task) -> Plan:
-        if plan.workflow is None:
-            return plan
-        workflow = assign(plan.workflow, self._assignment, randomness(self._seed, task))
-        return dataclasses.replace(plan, workflow=workflow, decisions=None, logp=None)
+        plans = []
+        for task in tasks:
+            plan = self._plans[task.task_id]
+            if plan.workflow is not None and self._assignment is not None:
+                workflow = assign(plan.workflow, self._assignment, randomness(0, task))
+                plan = dataclasses.replace(plan, workflow=workflow, decisions=None, logp=None)
+            plans.append(plan)
+        return plans
 
 
 def whole_rows(workers: WorkersConfig) -> dict[str, Planner]:

@@ -19,36 +19,67 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
-from orchestai.config import Config, WorkersConfig
+from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.evaluation.held_out import HeldOut
-from orchestai.evaluation.statistics import mean
+from orchestai.evaluation.statistics import Interval, mean, paired_difference
 from orchestai.evaluation.systems import baselines, plot
-from orchestai.evaluation.systems.baselines import STATIC_MIX, Embed, trials
+from orchestai.evaluation.systems.baselines import ORACLE, STATIC_MIX, Embed, ReassignedPlanner, trials
 from orchestai.evaluation.systems.oracle import Hindsight, best_of
 from orchestai.evaluation.systems.preference_sweep import LEAST, PREFERENCES, PreferenceSweep, sweep_preferences
-from orchestai.evaluation.systems.row_summaries import (
-    Difference,
-    RowSummary,
-    conclusion,
-    decompositions,
-    difference,
-    oracle_share,
-    summarize,
-)
-from orchestai.evaluation.systems.runner import Result, Runner, SystemRow, rank_invalid
-from orchestai.evaluation.systems.sample_k import OpenExecutor, SampleK, sample_k, strongest_sampler
+from orchestai.evaluation.systems.runner import RowSummary, Runner, SystemRow, rank_invalid, summarize
+from orchestai.evaluation.systems.sample_k import OpenExecutor, sample_k, strongest_sampler
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.reward import RewardForm
 from orchestai.planner.base import Plan, Planner
 from orchestai.planner.outlook import PoolOutlook
+from orchestai.planner.plan_metrics import compare
 from orchestai.planner.serving import FallbackPlanner, with_last_resort
 from orchestai.planner.slots.encoders.encoder import TextEncoder, UnreadableTextError
 from orchestai.progress import open_progress
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import task_hash
 from orchestai.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`of` minus `to`, over the tasks on which both were judged, with 95 % bootstrap intervals."""
+
+    of: str
+    to: str
+    reward: Interval
+    success: Interval
+    cost_usd: Interval
+
+    def to_dict(self) -> dict[str, Any]:
+        figures = {key: getattr(self, key).to_dict() for key in ("reward", "success", "cost_usd")}
+        return {"of": self.of, "to": self.to, **figures}
+
+
+def difference(of: SystemRow, to: SystemRow) -> Difference:
+    figures = {key: paired_difference(of.values(key), to.values(key)) for key in ("reward", "success", "cost_usd")}
+    return Difference(of.name, to.name, **figures)
+
+
+def oracle_share(ours: SystemRow, oracle: SystemRow) -> float | None:
+    """Mean reward over the oracle's, on the tasks on which both were judged; None unless the oracle's is positive."""
+    got, best = ours.values("reward"), oracle.values("reward")
+    both = ~np.isnan(got) & ~np.isnan(best)
+    return float(got[both].mean() / best[both].mean()) if both.any() and best[both].mean() > 0 else None
+
+
+def decompositions(rows: Sequence[SystemRow], tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
+    """How close each row's plans come to the reference decompositions, on the tasks that have one."""
+    found = {}
+    for row in rows:
+        pairs = [(result.workflow, task.reference) for result, task in zip(row.results, tasks, strict=True)]
+        plans = [plan for plan, reference in pairs if reference is not None]
+        closeness = compare(plans, [reference for _, reference in pairs if reference is not None])
+        if closeness is not None:
+            found[row.name] = asdict(closeness)
+    return found
 
 
 def headline(planners: Sequence[str], summaries: Sequence[RowSummary]) -> list[RowSummary]:
@@ -69,44 +100,7 @@ def headline(planners: Sequence[str], summaries: Sequence[RowSummary]) -> list[R
     return sorted(shown, key=lambda one: -(one.success or 0.0))
 
 
-def table(ours: str, summaries: Sequence[RowSummary], differences: Sequence[Difference], title: str) -> Table:
-    """One line per row; the last column is the reward of `ours` minus the row's, with its paired 95 % interval.
-
-    The share of tasks that could not be judged is shown where there are any.
-    """
-    against = {d.to: d for d in differences if d.of == ours}
-    lost = any(summary.unscorable for summary in summaries)
-    shown = Table(
-        title=escape(title),
-        title_justify="left",
-        header_style="bold",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-    shown.add_column("row", no_wrap=True)
-    shown.add_column("solved % [95 %]", justify="right")
-    for heading in ("reward", "USD/1000", "ms", "valid %", *(["unscored %"] if lost else [])):
-        shown.add_column(heading, justify="right", no_wrap=True)
-    shown.add_column(escape(f"reward, {ours} minus it"), justify="right")
-    for summary in summaries:
-        compared = against.get(summary.name)
-        low, high = (_number(end, scale=100, digits=1) for end in summary.success_ci)
-        shown.add_row(
-            escape(summary.name),
-            f"{_number(summary.success, scale=100, digits=1)} [{low}, {high}]",
-            _number(summary.reward, digits=2),
-            _number(summary.cost_usd, scale=1000, digits=4),
-            _number(summary.latency_ms, digits=0),
-            _number(summary.validity, scale=100, digits=0),
-            *([_number(summary.unscorable, scale=100, digits=0)] if lost else []),
-            compared.reward.signed() if compared else "",
-            style="bold" if summary.name == ours else None,
-        )
-    return shown
-
-
-def _number(value: float | None, *, scale: float = 1, digits: int) -> str:
+def _number(value: float | None, scale: float, digits: int) -> str:
     return "-" if value is None else f"{value * scale:.{digits}f}"
 
 
@@ -147,38 +141,24 @@ def static_mix(rows: Sequence[SystemRow], budget_usd: float) -> SystemRow | None
     if not known:
         return None
     cheap = [one for one in known if one[0] <= budget_usd] or [min(known, key=lambda one: one[0])]
-    dear = [one for one in known if one[0] > budget_usd]
     best = max(cheap, key=lambda one: one[1])
-    pairs = [
-        (best, best, 0.0),
-        *((one, other, _share(one[0], other[0], budget_usd)) for one in cheap for other in dear),
+    pairs = [(best, best, 0.0)]
+    pairs += [
+        (one, other, min(max((budget_usd - one[0]) / (other[0] - one[0]), 0.0), 1.0) if other[0] > one[0] else 0.0)
+        for one in cheap
+        for other in known
+        if other[0] > budget_usd
     ]
     one, other, share = max(pairs, key=lambda pair: (1 - pair[2]) * pair[0][1] + pair[2] * pair[1][1])
-    both = zip(one[2].results, other[2].results, strict=True)
-    return SystemRow(STATIC_MIX, tuple(_mixed(*results, share) for results in both))
-
-
-def _share(cheap_usd: float, dear_usd: float, budget_usd: float) -> float:
-    """How often the dear one is taken, so that the mean is the budget."""
-    return min(max((budget_usd - cheap_usd) / (dear_usd - cheap_usd), 0.0), 1.0) if dear_usd > cheap_usd else 0.0
-
-
-def _mixed(one: Result, other: Result, share: float) -> Result:
-    """Expected figures where the other has a chance of `share`."""
-
-    def expected(field: str) -> float:
-        return (1 - share) * float(getattr(one, field)) + share * float(getattr(other, field))
-
-    likelier = one if share < 0.5 else other
-    return Result(
-        expected("success"),
-        expected("reward"),
-        expected("cost_usd"),
-        expected("latency_ms"),
-        likelier.raw_valid,
-        likelier.workflow,
-        one.reason or other.reason,
-    )
+    mixed = []
+    for first, second in zip(one[2].results, other[2].results, strict=True):
+        means = {
+            field: (1 - share) * float(getattr(first, field)) + share * float(getattr(second, field))
+            for field in ("success", "reward", "cost_usd", "latency_ms")
+        }
+        likelier = first if share < 0.5 else second
+        mixed.append(replace(likelier, **means, reason=first.reason or second.reason))
+    return SystemRow(STATIC_MIX, tuple(mixed))
 
 
 SCHEMA_VERSION = 1
@@ -222,18 +202,67 @@ class Evaluation:
 
     @property
     def conclusion(self) -> str:
-        """Lines that sum it up, after those on the tasks."""
+        """Lines that sum it up, as sure as their intervals, after those on the tasks."""
         shown = headline(self.planners, self.summaries)
-        said = conclusion(self.planners, shown, self.differences, self.oracle_shares[self.ours])
-        swept = [] if self.preferences is None else [self.preferences.remark()]
-        return "\n".join([*self.remarks, said, *swept])
+        ours = next(summary for summary in shown if summary.name == self.ours)
+        said = list(self.remarks)
+        if ours.success is None:
+            said.append(f"{ours.name} could not be judged on any of the {ours.n} tasks.")
+        else:
+            low, high = (100 * (end or 0.0) for end in ours.success_ci)
+            cost = "unknown cost" if ours.cost_usd is None else f"{ours.cost_usd:.2g} USD"
+            share = self.oracle_shares[self.ours]
+            of_oracle = "" if share is None else f", with {share:.0%} of the oracle's reward"
+            said.append(
+                f"{ours.name} solves {100 * ours.success:.1f} % [{low:.1f}, {high:.1f}] of {ours.n} {ours.suite} tasks "
+                f"at {cost} a task{of_oracle}."
+            )
+            others = {summary.name for summary in shown} - {ORACLE}
+            compared = [
+                f"{100 * gap.mean:+.1f} [{100 * gap.low:+.1f}, {100 * gap.high:+.1f}] {d.to}"
+                for d in self.differences
+                if d.of == ours.name and d.to in others and (gap := d.success).n
+            ]
+            if compared:
+                said.append(f"Points of success above others (paired, 95 % intervals): {'; '.join(compared)}.")
+        return "\n".join([*said, *([] if self.preferences is None else [self.preferences.remark()])])
 
     def table(self) -> Table:
-        """The rows that matter most; all of them are in `to_dict`."""
-        first = self.summaries[0]
-        shown = headline(self.planners, self.summaries)
-        title = f"{first.n} {first.suite} tasks; {len(shown)} of {len(self.summaries)} rows"
-        return table(self.ours, shown, self.differences, title)
+        """The rows that matter most; the last column is the reward of the last planner minus the row's, paired.
+
+        The share of tasks that could not be judged is shown where there are any. All rows are in `to_dict`.
+        """
+        first, shown = self.summaries[0], headline(self.planners, self.summaries)
+        against = {d.to: d for d in self.differences if d.of == self.ours}
+        lost = any(summary.unscorable for summary in shown)
+        table = Table(
+            title=escape(f"{first.n} {first.suite} tasks; {len(shown)} of {len(self.summaries)} rows"),
+            title_justify="left",
+            header_style="bold",
+            box=SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+            pad_edge=False,
+        )
+        table.add_column("row", no_wrap=True)
+        table.add_column("solved % [95 %]", justify="right")
+        for heading in ("reward", "USD/1000", "ms", "valid %", *(["unscored %"] if lost else [])):
+            table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(escape(f"reward, {self.ours} minus it"), justify="right")
+        for one in shown:
+            compared = against.get(one.name)
+            solved, low, high = (_number(value, 100, 1) for value in (one.success, *one.success_ci))
+            table.add_row(
+                escape(one.name),
+                f"{solved} [{low}, {high}]",
+                _number(one.reward, 1, 2),
+                _number(one.cost_usd, 1000, 4),
+                _number(one.latency_ms, 1, 0),
+                _number(one.validity, 100, 0),
+                *([_number(one.unscorable, 100, 0)] if lost else []),
+                compared.reward.signed() if compared else "",
+                style="bold" if one.name == self.ours else None,
+            )
+        return table
 
     def write(self, path: Path | str) -> None:
         """Write the figures to `path` (JSON), and beside it the plot (.png) and the table with conclusion (.txt).
@@ -309,7 +338,8 @@ async def evaluate(
     tasks = runner.tasks
     if not tasks or not planners:
         raise UserError("evaluate: no tasks or no planners; choose another tasks.eval_split, or pass a checkpoint")
-    known = _of_other_tasks(logged.records, tasks)
+    evaluated = {task_hash(task.instruction) for task in tasks}  # which the baselines must not have seen
+    known = [record for record in logged.records if task_hash(record.instruction) not in evaluated]
     names = list(config.workers.pool)
     log = [t for t in trials(known, reward) if t.worker in names]
     facts: dict[str, Any] = {}
@@ -324,14 +354,19 @@ async def evaluate(
         if served is not None:
             rows.append(await runner.run(ours + AS_SERVED, served, bar.start(ours + AS_SERVED)))
             runner.refuse_if_broken()
-        plans = {task.task_id: _plan_of(rows[0], i) for i, task in enumerate(tasks)}
+        pairs = zip(tasks, rows[0].results, strict=True)
+        plans = {task.task_id: Plan(result.workflow, raw_valid=result.raw_valid) for task, result in pairs}
         fixed = baselines.whole_rows(config.workers) | baselines.fixed_step_rows(config.workers, plans)
         others = baselines.other_rows(config.planner, config.workers, plans, log, logged.embed)
         if not any(task.reference for task in tasks):
             others.pop(baselines.REFERENCE, None)
-        rows += await _run(runner, fixed | others, bar)
-        budget_usd = mean(rows[len(planners) - 1].values("cost_usd"))
-        sampled = await _sampled(config.workers, rows, budget_usd, runner, open_executor, bar)
+        for name, planner in (fixed | others).items():
+            rows.append(await runner.row(name, planner, bar.start(name)))
+            runner.refuse_if_broken()
+        budget_usd, sampled = mean(rows[len(planners) - 1].values("cost_usd")), None
+        if open_executor is not None and (sampler := strongest_sampler(config.workers)) is not None:
+            asked_whole = next(row for row in rows if row.name == baselines.WHOLE + sampler)
+            sampled = await sample_k(config.workers, asked_whole, budget_usd, runner, open_executor, bar.start)
         if sampled is not None:
             rows.append(sampled.row)
             facts["sample_k"] = {"worker": sampled.worker, "k": sampled.k, "budget_usd": sampled.budget_usd}
@@ -385,35 +420,16 @@ def embedder(encoder: TextEncoder) -> Embed:
     return embed
 
 
-def _of_other_tasks(records: Sequence[ExecutionRecord], tasks: Sequence[Task]) -> list[ExecutionRecord]:
-    """Without the executions of tasks that are evaluated on: the baselines must not have seen them."""
-    evaluated = {task_hash(task.instruction) for task in tasks}
-    return [record for record in records if task_hash(record.instruction) not in evaluated]
-
-
 def _served(
     ours: str, plans: Sequence[Plan], fallbacks: Mapping[str, Planner], tasks: Sequence[Task], config: Config
 ) -> list[Plan] | None:
     """The plans that `run` and `serve` follow, with others' plans and fallbacks; None where these change nothing."""
     if not fallbacks:
         return None
-    followed = FallbackPlanner({ours: _Made(plans), **fallbacks}, config.planner.min_confidence).plan(tasks)
+    made = ReassignedPlanner({task.task_id: plan for task, plan in zip(tasks, plans, strict=True)})
+    followed = FallbackPlanner({ours: made, **fallbacks}, config.planner.min_confidence).plan(tasks)
     served = with_last_resort(followed, config.workers)
     return served if [plan.workflow for plan in served] != [plan.workflow for plan in plans] else None
-
-
-class _Made:
-    """Plans that were made before, for the same tasks."""
-
-    def __init__(self, plans: Sequence[Plan]) -> None:
-        self._plans = plans
-
-    def plan(self, tasks: Sequence[Task]) -> list[Plan]:
-        return list(self._plans)
-
-
-def _plan_of(row: SystemRow, i: int) -> Plan:
-    return Plan(workflow=row.results[i].workflow, raw_valid=row.results[i].raw_valid)
 
 
 def _differences(trained: Sequence[SystemRow], rows: Sequence[SystemRow]) -> tuple[Difference, ...]:
@@ -423,30 +439,6 @@ def _differences(trained: Sequence[SystemRow], rows: Sequence[SystemRow]) -> tup
     pairs += [(of, to) for i, of in enumerate(trained[:-1]) for to in trained[:i]]
     pairs += [(of, to) for of in served for to in rows if to is not of]
     return tuple(difference(of, to) for of, to in pairs)
-
-
-async def _run(runner: Runner, planners: Mapping[str, Planner], bar: _Bar) -> list[SystemRow]:
-    rows = []
-    for name, planner in planners.items():
-        rows.append(await runner.row(name, planner, bar.start(name)))
-        runner.refuse_if_broken()
-    return rows
-
-
-async def _sampled(
-    workers: WorkersConfig,
-    rows: Sequence[SystemRow],
-    budget_usd: float,
-    runner: Runner,
-    open_executor: OpenExecutor | None,
-    bar: _Bar,
-) -> SampleK | None:
-    """Sample-k-and-check, or self-consistency, at a mean cost."""
-    name = strongest_sampler(workers)
-    if name is None or open_executor is None:
-        return None
-    asked_whole = next(row for row in rows if row.name == baselines.WHOLE + name)
-    return await sample_k(workers, asked_whole, budget_usd, runner, open_executor, bar.start)
 
 
 class _Bar:

@@ -6,7 +6,6 @@ import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from orchestai.errors import InfrastructureError
 from orchestai.evaluation.systems.runner import Result, SystemRow
@@ -60,9 +59,12 @@ class Hindsight:
                 job.cancel()
 
     async def _plan(self, task: Task) -> Plan:
-        steps = _known_steps(self._executor, task)
-        if task.reference is None or steps is None:
+        right: Mapping[str, str] | None = task.details.get(REFERENCE_OUTPUTS)
+        if task.reference is not None and task.wants_program:
+            right = canonical_steps(task.reference)
+        if task.reference is None or right is None:
             return Plan(workflow=None, raw_valid=False, error="the steps of this task are not known")
+        steps = _KnownSteps(self._executor, task, task.reference, right)
         chosen = await asyncio.gather(*(self._best(steps, subtask) for subtask in task.reference.subtasks))
         changes = {}
         for subtask, worker in zip(task.reference.subtasks, chosen, strict=True):
@@ -111,60 +113,28 @@ class Hindsight:
         return None if passed is False else answer
 
 
-class _KnownSteps(Protocol):
-    """A task whose steps have known right answers."""
-
-    def request(self, subtask: Subtask) -> Request: ...
-
-    async def accepts(self, subtask: Subtask, answer: str) -> bool:
-        """Whether the answer is right; raises `InfrastructureError` where it could not be judged."""
-        ...
-
-
 @dataclass(frozen=True)
-class _Programs:
-    """Steps that are functions; `canonical` is their source by subtask."""
+class _KnownSteps:
+    """A task whose steps have known right answers: their source where they are functions, or else the texts."""
 
     executor: JudgingExecutor
     task: Task
     plan: Workflow
-    canonical: Mapping[str, str]
+    right: Mapping[str, str]
 
     def request(self, subtask: Subtask) -> Request:
-        return build_request(self.task, self.plan, subtask, kind="dataflow")
-
-    async def accepts(self, subtask: Subtask, answer: str) -> bool:
-        return await is_right(self.executor, self.task, subtask, answer, self.canonical)
-
-
-@dataclass(frozen=True)
-class _Texts:
-    """Steps that read each other's texts; `outputs` are right ones by subtask."""
-
-    executor: JudgingExecutor
-    task: Task
-    plan: Workflow
-    outputs: Mapping[str, str]
-
-    def request(self, subtask: Subtask) -> Request:
-        inputs = {parent: self.outputs[parent] for parent in subtask.depends_on}
+        if self.task.wants_program:
+            return build_request(self.task, self.plan, subtask, kind="dataflow")
+        inputs = {parent: self.right[parent] for parent in subtask.depends_on}
         return build_request(self.task, self.plan, subtask, kind="sink", inputs=inputs)
 
     async def accepts(self, subtask: Subtask, answer: str) -> bool:
+        """Whether the answer is right; raises `InfrastructureError` where it could not be judged."""
+        if self.task.wants_program:
+            return await is_right(self.executor, self.task, subtask, answer, self.right)
         last = subtask.id == self.plan.answering()
-        step = self.task if last else self.task.model_copy(update={"answers": (self.outputs[subtask.id],)})
+        step = self.task if last else self.task.model_copy(update={"answers": (self.right[subtask.id],)})
         return judged((await judge(step, answer, self.executor.sandbox)).outcome) >= 1.0
-
-
-def _known_steps(executor: JudgingExecutor, task: Task) -> _KnownSteps | None:
-    """None where nobody knows right answers of the task's steps."""
-    if task.reference is None:
-        return None
-    if task.wants_program:
-        canonical = canonical_steps(task.reference)
-        return None if canonical is None else _Programs(executor, task, task.reference, canonical)
-    outputs = task.details.get(REFERENCE_OUTPUTS)
-    return None if outputs is None else _Texts(executor, task, task.reference, outputs)
 
 
 async def is_right(

@@ -5,21 +5,15 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
-from math import cos, radians, sin
 from pathlib import Path
-from typing import TypeAlias
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patheffects import withStroke
-from matplotlib.text import Annotation
-from matplotlib.transforms import BboxBase
 
 from orchestai.evaluation.systems.baselines import ORACLE, WHOLE
-from orchestai.evaluation.systems.row_summaries import RowSummary
+from orchestai.evaluation.systems.runner import RowSummary
 from orchestai.storage.artifacts import write_bytes
 
 
@@ -38,11 +32,6 @@ _ORACLE = _Style("best in hindsight", "#2e7d32", "*", 11.0)
 _FRONTIER = "#b0b0b0"
 _FREE = 0.3
 """Rows that cost nothing are drawn at this share of the cheapest row's cost, since the axis is logarithmic."""
-_Box: TypeAlias = tuple[float, float, float, float]
-"""Left, low, right and high end, in pixels."""
-_ANGLES = (0, 180, 45, 135, -45, -135, 90, -90, 22, 158, -22, -158)
-_DISTANCES = (10, 18, 28, 40, 54, 70, 90, 112)
-_HALO = [withStroke(linewidth=2.5, foreground="white")]
 
 
 def draw(
@@ -112,89 +101,36 @@ def _points(axes: Axes, ours: set[str], drawn: Sequence[RowSummary], curve: Sequ
         axes.plot(*zip(*preferred, strict=True), color=_OURS.color, marker=".", linewidth=1.4, zorder=2)
     costs = [cost for cost, _ in (*places.values(), *preferred)]
     low, high = min(costs), max(costs)
-    axes.set_xlim(low / 2.5, high * 4)
+    axes.set_xlim(low / 2, high * 2)
     top = max(100 * (s.success_ci[1] or 0.0) for s in drawn)
     axes.set_ylim(-0.06 * top - 1, 1.08 * top + 1)
-    handles = _legend({_style(name, ours) for name in places})
+    styles = {_style(name, ours) for name in places}
+    handles = [
+        Line2D([], [], color=style.color, marker=style.marker, linestyle="", label=style.meaning)
+        for style in (_OURS, _OTHER, _WHOLE, _ORACLE)
+        if style in styles
+    ]
+    handles.append(Line2D([], [], color=_FRONTIER, linestyle="--", label="no cheaper row solves as many"))
     if preferred:
         handles.append(Line2D([], [], color=_OURS.color, marker=".", label="the same planner, prefer 0.1 to 0.9"))
     axes.legend(handles=handles, loc="upper left", frameon=False)
     _label(axes, ours, places)
 
 
-def _legend(styles: set[_Style]) -> list[Line2D]:
-    points = [
-        Line2D([], [], color=style.color, marker=style.marker, linestyle="", label=style.meaning)
-        for style in (_OURS, _OTHER, _WHOLE, _ORACLE)
-        if style in styles
-    ]
-    return [*points, Line2D([], [], color=_FRONTIER, linestyle="--", label="no cheaper row solves as many")]
-
-
 def _label(axes: Axes, ours: set[str], places: dict[str, tuple[float, float]]) -> None:
-    """Name every point where its name covers neither a point nor another name; far names get a line to their point."""
-    figure = axes.get_figure()
-    assert isinstance(figure, Figure)
-    figure.canvas.draw()
-    half = max(style.size for style in (_OURS, _OTHER, _WHOLE, _ORACLE)) * figure.dpi / 72 / 2
-    pixels = {name: axes.transData.transform(place) for name, place in places.items()}
-    taken: list[_Box] = [(x - half, y - half, x + half, y + half) for x, y in pixels.values()]
-    taken += [
-        _extents(box) for container in axes.containers if (box := container.get_children()[-1].get_window_extent())
-    ]
-    inside = _extents(axes.get_window_extent())
-    for name in sorted(places, key=lambda name: (name not in ours, -places[name][1])):
-        label = axes.annotate(
+    """Name the points beside the plot, in the order of what they solve, each with a line to its point."""
+    for place, name in enumerate(sorted(places, key=lambda name: (places[name][1], places[name][0]))):
+        axes.annotate(
             name,
             places[name],
-            xytext=(0, 0),
-            textcoords="offset points",
+            xytext=(1.03, (place + 0.5) / len(places)),
+            textcoords="axes fraction",
             fontsize=9,
             color=_style(name, ours).color,
-            path_effects=_HALO,
             fontweight="bold" if name in ours else "normal",
             va="center",
-            zorder=4,
-            arrowprops={"arrowstyle": "-", "color": "#999999", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 4},
+            arrowprops={"arrowstyle": "-", "color": "#c8c8c8", "linewidth": 0.6, "shrinkB": 5, "relpos": (0, 0.5)},
         )
-        taken.append(_settle(label, taken, inside))
-
-
-def _settle(label: Annotation, taken: Sequence[_Box], inside: _Box) -> _Box:
-    """Move the label to the nearest place where it covers least; the box that it then takes."""
-    best: tuple[float, tuple[float, float], str, _Box] | None = None
-    for distance, angle in product(_DISTANCES, _ANGLES):
-        x, y = distance * cos(radians(angle)), distance * sin(radians(angle))
-        side = "left" if x > 1 else "right" if x < -1 else "center"
-        label.set(position=(x, y), ha=side)
-        box = _text_box(label)
-        covered = sum(_overlap(box, other) for other in taken)
-        outside = (box[2] - box[0]) * (box[3] - box[1]) - _overlap(box, inside)
-        if best is None or covered + outside < best[0] - 1:
-            best = (covered + outside, (x, y), side, box)
-        if covered + outside < 1:
-            break
-    assert best is not None
-    label.set(position=best[1], ha=best[2])
-    return best[3]
-
-
-def _text_box(label: Annotation) -> _Box:
-    """The text's box in pixels, without its line, and a little air."""
-    figure = label.get_figure()
-    assert isinstance(figure, Figure)
-    label.update_positions(figure.canvas.get_renderer())  # type: ignore[attr-defined]
-    return _extents(super(Annotation, label).get_window_extent().padded(2))
-
-
-def _extents(box: BboxBase) -> _Box:
-    left, low, right, high = map(float, box.extents)
-    return left, low, right, high
-
-
-def _overlap(one: _Box, other: _Box) -> float:
-    width, height = (min(one[i + 2], other[i + 2]) - max(one[i], other[i]) for i in (0, 1))
-    return max(width, 0.0) * max(height, 0.0)
 
 
 def _style(name: str, ours: set[str]) -> _Style:

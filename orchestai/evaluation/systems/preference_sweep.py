@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from orchestai.estimate.calibration import expected_calibration_error, reliability
 from orchestai.estimate.plan_options import by_preference
@@ -18,7 +17,6 @@ from orchestai.evaluation.systems.runner import Runner, SystemRow
 from orchestai.evaluation.tables.routing_metrics import hypervolume
 from orchestai.planner.base import Plan
 from orchestai.planner.outlook import PlanOutlook, PoolOutlook
-from orchestai.tasks.task import Task
 
 PREFERENCES: Final = tuple(round(0.1 * place, 1) for place in range(1, 10))
 LEAST: Final = (0.5, 0.7, 0.9)
@@ -108,34 +106,6 @@ class PreferenceSweep:
         }
 
 
-@dataclass(frozen=True, eq=False)
-class _Swept:
-    """The plans at one setting, what was expected of each, and what came of it.
-
-    Attributes:
-        success, cost_usd: (tasks,) expected; NaN where nobody knows.
-        made: (tasks,) bool; whether there was a plan.
-    """
-
-    row: SystemRow
-    success: Values
-    cost_usd: Values
-    made: NDArray[np.bool_]
-
-    def point(self) -> SweptPoint:
-        asked = self.made
-        solved = self.row.values("success")[asked]
-        return SweptPoint(
-            self.row.name,
-            int(asked.sum()),
-            proportion(solved),
-            mean(self.success[asked]),
-            mean(self.row.values("cost_usd")[asked]),
-            mean(self.cost_usd[asked]),
-            mean(self.row.values("latency_ms")[asked]),
-        )
-
-
 async def sweep_preferences(
     planner: str,
     plans: Sequence[Plan],
@@ -156,28 +126,59 @@ async def sweep_preferences(
         start: begins a row on the progress bar.
         longest: most workers to ask for one step.
     """
-    outlooks = await asyncio.to_thread(_outlooks, plans, outlook, runner.tasks)
-    swept = [
-        await _run(f"prefer {prefer:g}", prefer, 0.0, plans, outlooks, longest, runner, start) for prefer in PREFERENCES
-    ]
-    least = [
-        await _run(f"min_success {least:g}", 0.0, least, plans, outlooks, longest, runner, start) for least in LEAST
-    ]
+    every = zip(plans, runner.tasks, strict=True)
+    outlooks = await asyncio.to_thread(lambda: [outlook.of(plan, task.instruction) for plan, task in every])
+    swept: dict[str, SystemRow] = {}
+    points: list[SweptPoint] = []
+    forecasts: list[Values] = []
+    for name, prefer, least in [
+        *((f"prefer {prefer:g}", prefer, 0.0) for prefer in PREFERENCES),
+        *((f"min_success {least:g}", 0.0, least) for least in LEAST),
+    ]:
+        chosen, expected = [], np.full((2, len(plans)), np.nan)
+        for place, (plan, its) in enumerate(zip(plans, outlooks, strict=True)):
+            made, found = _chosen(plan, its, prefer, least, longest)
+            chosen.append(made)
+            expected[:, place] = found
+        row = await runner.run(name, chosen, start(name))
+        asked = np.isfinite(expected[0])
+        solved, cost, latency = (row.values(field)[asked] for field in ("success", "cost_usd", "latency_ms"))
+        success, usd = (mean(values[asked]) for values in expected)
+        point = SweptPoint(name, int(asked.sum()), proportion(solved), success, mean(cost), usd, mean(latency))
+        points.append(point)
+        if not least:
+            swept[name] = row
+            forecasts.append(expected[0])
     runner.refuse_if_broken()
-    expected = np.concatenate([one.success for one in swept])
-    solved = np.concatenate([one.row.values("success") for one in swept])
-    swept_rows = [one.row for one in swept]
-    most_usd = max(mean(row.values("cost_usd")) for row in (*swept_rows, *rows))
+    solved = np.concatenate([row.values("success") for row in swept.values()])
+    most_usd = max(mean(row.values("cost_usd")) for row in (*swept.values(), *rows))
     return PreferenceSweep(
         planner,
-        tuple(one.point() for one in swept),
-        tuple(one.point() for one in least),
-        _dominated(swept_rows, most_usd),
+        tuple(points[: len(PREFERENCES)]),
+        tuple(points[len(PREFERENCES) :]),
+        _dominated(swept.values(), most_usd),
         _dominated(rows, most_usd),
-        {row.name: _above(row, swept_rows) for row in rows},
-        expected_calibration_error(expected, solved),
-        tuple(tuple(bin_) for bin_ in reliability(expected, solved).tolist()),
+        {row.name: _above(row, list(swept.values())) for row in rows},
+        expected_calibration_error(np.concatenate(forecasts), solved),
+        tuple(tuple(bin_) for bin_ in reliability(np.concatenate(forecasts), solved).tolist()),
     )
+
+
+def _chosen(
+    plan: Plan, outlook: PlanOutlook | None, prefer: float, least: float, longest: int
+) -> tuple[Plan, tuple[float, float]]:
+    """The plan at a preference with its expected success and cost; NaN, and no plan, where these are not enough."""
+    if outlook is not None:
+        pool = outlook.pool.estimate
+        options = outlook.options(pool.workers, longest, 0.0)
+        order = by_preference(options.success, options.price / max(pool.typical_usd, 1e-12), prefer)
+        best = next((int(one) for one in order if options.success[one] >= least), None)
+        if best is not None:
+            made = replace(plan, workflow=outlook.with_workers(options.workers[best]), decisions=None, logp=None)
+            return made, (options.success[best], options.spending[best, 0])
+    if least:
+        plan = replace(plan, workflow=None, error="no choice of workers is sure enough")
+    return plan, (np.nan, np.nan)
 
 
 def _dominated(rows: Iterable[SystemRow], most_usd: float) -> float:
@@ -185,38 +186,6 @@ def _dominated(rows: Iterable[SystemRow], most_usd: float) -> float:
     means = [(mean(row.values("cost_usd")), mean(row.values("success"))) for row in rows]
     cost, success = np.array(means).reshape(-1, 2).T
     return hypervolume(cost, success, most_usd) if most_usd > 0 else float(np.max(success, initial=0.0))
-
-
-def _outlooks(plans: Sequence[Plan], outlook: PoolOutlook, tasks: Sequence[Task]) -> list[PlanOutlook | None]:
-    return [outlook.of(plan, task.instruction) for plan, task in zip(plans, tasks, strict=True)]
-
-
-async def _run(
-    name: str,
-    prefer: float,
-    least: float,
-    plans: Sequence[Plan],
-    outlooks: Sequence[PlanOutlook | None],
-    longest: int,
-    runner: Runner,
-    start: Callable[[str], Callable[[], None]],
-) -> _Swept:
-    """Run the plans at a preference; those that do not reach a least success are not made."""
-    chosen, success, cost = [], np.full(len(plans), np.nan), np.full(len(plans), np.nan)
-    for place, (plan, outlook) in enumerate(zip(plans, outlooks, strict=True)):
-        made = plan
-        if outlook is not None:
-            pool = outlook.pool.estimate
-            options = outlook.options(pool.workers, longest, 0.0)
-            order = by_preference(options.success, options.price / max(pool.typical_usd, 1e-12), prefer)
-            best = next((int(one) for one in order if options.success[one] >= least), None)
-            if best is not None:
-                made = replace(plan, workflow=outlook.with_workers(options.workers[best]), decisions=None, logp=None)
-                success[place], cost[place] = options.success[best], options.spending[best, 0]
-        if least and not success[place] >= least:
-            made = replace(plan, workflow=None, error="no choice of workers is sure enough")
-        chosen.append(made)
-    return _Swept(await runner.run(name, chosen, start(name)), success, cost, np.isfinite(success))
 
 
 def _above(row: SystemRow, swept: Sequence[SystemRow]) -> Interval:

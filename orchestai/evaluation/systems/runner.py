@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from orchestai.evaluation.statistics import Values
+from orchestai.evaluation.statistics import Values, bootstrap_mean, mean, number, proportion
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import JudgedExecution
@@ -59,6 +59,52 @@ class SystemRow:
     @property
     def unscorable(self) -> int:
         return sum(bool(result.reason) for result in self.results)
+
+
+@dataclass(frozen=True)
+class RowSummary:
+    """A row's figures; means are over the tasks that could be judged, and None where there are none.
+
+    Attributes:
+        n: tasks.
+        success: share of tasks with the full score (all hidden tests pass); `success_ci` is Wilson's 95 % interval.
+        reward: phase 2's reward; `reward_ci` is the 95 % bootstrap interval.
+        cost_usd, latency_ms: per task; the latency is the critical path.
+        validity: share of plans that are valid workflows; `raw_validity` before repair.
+        unscorable: share of tasks that could not be judged.
+    """
+
+    name: str
+    suite: str
+    n: int
+    success: float | None
+    success_ci: tuple[float | None, float | None]
+    reward: float | None
+    reward_ci: tuple[float | None, float | None]
+    cost_usd: float | None
+    latency_ms: float | None
+    validity: float
+    raw_validity: float
+    unscorable: float
+
+
+def summarize(row: SystemRow, suite: str) -> RowSummary:
+    n = len(row.results)
+    success, reward = proportion(row.values("success")), bootstrap_mean(row.values("reward"))
+    return RowSummary(
+        name=row.name,
+        suite=suite,
+        n=n,
+        success=number(success.mean),
+        success_ci=(number(success.low), number(success.high)),
+        reward=number(reward.mean),
+        reward_ci=(number(reward.low), number(reward.high)),
+        cost_usd=number(mean(row.values("cost_usd"))),
+        latency_ms=number(mean(row.values("latency_ms"))),
+        validity=sum(result.workflow is not None for result in row.results) / n,
+        raw_validity=sum(result.raw_valid for result in row.results) / n,
+        unscorable=row.unscorable / n,
+    )
 
 
 def rank_invalid(rows: Sequence[SystemRow], margin: float) -> list[SystemRow]:
@@ -133,7 +179,12 @@ class Runner:
         if plan.workflow is None:
             floor = self._reward.invalid().total
             return Result(0.0, floor, usage.cost_usd, usage.latency_ms, plan.raw_valid, None)
-        execution = _with_planning(await self._execute(task, plan.workflow), usage)
+        execution = await self._execute(task, plan.workflow)
+        together = {
+            "total_cost": execution.total_cost + usage.cost_usd,
+            "total_latency_ms": execution.total_latency_ms + usage.latency_ms,
+        }
+        execution = execution.model_copy(update=together)
         worth = self._reward.of(execution)
         if isinstance(worth, Unscorable):
             return _unjudged(plan, worth)
@@ -147,16 +198,16 @@ class Runner:
         )
 
     async def _execute(self, task: Task, workflow: Workflow) -> JudgedExecution:
+        async def in_turn() -> JudgedExecution:
+            async with self._slots:
+                execution = await self.executor.execute(task, workflow)
+            refuse_lasting(execution.outcome, "executions")
+            return execution
+
         key = _key(task, workflow)
         if key not in self._known:
-            self._known[key] = asyncio.ensure_future(self._in_turn(task, workflow))
+            self._known[key] = asyncio.ensure_future(in_turn())
         return await self._known[key]
-
-    async def _in_turn(self, task: Task, workflow: Workflow) -> JudgedExecution:
-        async with self._slots:
-            execution = await self.executor.execute(task, workflow)
-        refuse_lasting(execution.outcome, "executions")
-        return execution
 
     def write(self, log: ExecutionLog, plans: Mapping[str, Sequence[Plan]], pool: Sequence[str]) -> None:
         """Log the executions of plans that were run, by the names of their planners."""
@@ -199,13 +250,3 @@ def _key(task: Task, workflow: Workflow) -> str:
 
 def _unjudged(plan: Plan, why: Unscorable) -> Result:
     return Result(math.nan, math.nan, math.nan, math.nan, plan.raw_valid, plan.workflow, why.reason)
-
-
-def _with_planning(execution: JudgedExecution, usage: Usage) -> JudgedExecution:
-    """The execution, which also costs what its plan has cost, and waits for it."""
-    return execution.model_copy(
-        update={
-            "total_cost": execution.total_cost + usage.cost_usd,
-            "total_latency_ms": execution.total_latency_ms + usage.latency_ms,
-        }
-    )
