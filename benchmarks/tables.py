@@ -30,7 +30,7 @@ from matplotlib.figure import Figure
 
 from orchestai.config import load_config
 from orchestai.data.tables import read_outcome_table
-from orchestai.data.tables.outcome_table import OutcomeTable, Values
+from orchestai.data.tables.outcome_table import OutcomeTable, Values, nan_mean
 from orchestai.estimate.success import fit_success, learn
 from orchestai.evaluation.tables.estimates import (
     Features,
@@ -38,7 +38,6 @@ from orchestai.evaluation.tables.estimates import (
     TableEstimates,
     attempts_of,
     expected_cost,
-    nan_mean,
     queries_of,
 )
 from orchestai.evaluation.tables.evaluate import HeldOutPart, metrics_of_router, split_table

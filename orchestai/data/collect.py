@@ -8,46 +8,24 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from itertools import groupby
+from typing import Any, TypeAlias
 
 from orchestai.errors import UserError
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import JudgedExecution
 from orchestai.execution.running_workflow import JudgingExecutor
-from orchestai.outcome import Unscorable, UnscorableCounts
+from orchestai.outcome import UnscorableCounts
+from orchestai.planner.base import Plan, Planner
 from orchestai.progress import open_progress
 from orchestai.tasks.task import Task
-from orchestai.workers.base import Usage
-from orchestai.workflow import Workflow
 
 _FLUSHED_AT_ONCE = 32
 """Executions that a loss of power may cost; the process may end at any time."""
 
 Job: TypeAlias = tuple[Task, int]
 """A task and the index of the repetition."""
-
-
-class Planned(Protocol):
-    """What `collect` needs of a plan (`orchestai.planner.base.Plan`)."""
-
-    @property
-    def workflow(self) -> Workflow | None: ...
-
-    @property
-    def error(self) -> str: ...
-    @property
-    def fault(self) -> Unscorable | None: ...
-    @property
-    def usage(self) -> Usage | None: ...
-    @property
-    def decomposed_by(self) -> str: ...
-
-
-class Plans(Protocol):
-    """What `collect` needs of a planner (`orchestai.planner.base.Planner`)."""
-
-    def plan(self, tasks: Sequence[Task]) -> Sequence[Planned]: ...
 
 
 @dataclass
@@ -83,18 +61,13 @@ class Collected:
         """Among all executions, of this run and before, that could be judged."""
         return self.succeeded / max(self.continued + self.executed - self.unscorable, 1)
 
-    def add(self, record: ExecutionRecord) -> None:
-        """Count an execution of this run."""
-        self.executed += 1
-        self._count(record)
-        self.outcomes.add(record.judgment)
-
-    def add_logged(self, record: ExecutionRecord) -> None:
-        """Count an execution that an earlier run logged."""
-        self.continued += 1
-        self._count(record)
-
-    def _count(self, record: ExecutionRecord) -> None:
+    def add(self, record: ExecutionRecord, *, logged: bool = False) -> None:
+        """Count an execution of this run, or one that an earlier run logged."""
+        if logged:
+            self.continued += 1
+        else:
+            self.executed += 1
+            self.outcomes.add(record.judgment)
         self.succeeded += record.success
         self.decomposed.update([record.decomposed_by] if record.decomposed_by else [])
         self.cost_usd += record.cost + (record.planning.cost_usd if record.planning else 0.0)
@@ -125,7 +98,7 @@ class Collection:
 
 async def collect(
     asked: Collection,
-    planner_for: Callable[[int], Plans],
+    planner_for: Callable[[int], Planner],
     executor: JudgingExecutor,
     log: ExecutionLog,
     *,
@@ -159,17 +132,32 @@ async def collect(
     state = Collected(total=len(jobs), problems=contents.problems)
     for task, repetition in jobs:
         if (logged := done.get((task.suite, task.task_id, repetition))) is not None:
-            state.add_logged(logged)
+            state.add(logged, logged=True)
         else:
             missing.append((task, repetition))
     if progress is not None:
         progress(state)
-    slots = asyncio.Semaphore(executor.config.concurrency)
+    size = executor.config.concurrency
+    slots = asyncio.Semaphore(size)
+    of_repetition = [list(jobs) for _, jobs in groupby(missing, key=lambda job: job[1])]
+    batches = [jobs[start : start + size] for jobs in of_repetition for start in range(0, len(jobs), size)]
     running: set[asyncio.Task[None]] = set()
 
-    async def run(task: Task, repetition: int, plan: Planned) -> None:
+    async def run(task: Task, repetition: int, plan: Plan) -> None:
         try:
-            record = await _record(asked, executor, (task, repetition), plan, reward)
+            about: dict[str, Any] = {
+                "planner": asked.planner,
+                "pool": asked.pool,
+                "repetition": repetition,
+                "planning": plan.usage,
+            }
+            if plan.workflow is None:
+                record = ExecutionRecord.from_failed_plan(plan.error, task, fault=plan.fault, **about)
+            else:
+                execution = await executor.execute(task, plan.workflow, sample=repetition)
+                worth = None if reward is None else reward(execution)
+                record = ExecutionRecord.from_execution(execution, task, reward=worth, **about)
+                record = record.model_copy(update={"decomposed_by": plan.decomposed_by})
             state.add(record)
             log.append(record, flush=state.executed % _FLUSHED_AT_ONCE == 0)
             if progress is not None:
@@ -179,7 +167,7 @@ async def collect(
             slots.release()
 
     try:
-        for batch in _batches(missing, executor.config.concurrency):
+        for batch in batches:
             planner = planner_for(batch[0][1])
             plans = await asyncio.to_thread(planner.plan, [task for task, _ in batch])
             for (task, repetition), plan in zip(batch, plans, strict=True):
@@ -214,49 +202,6 @@ def progress_bar(total: int) -> Iterator[Callable[[Collected], None]]:
             bar.update(line.id, completed=done, status=status)
 
         yield show
-
-
-def _batches(jobs: Sequence[Job], size: int) -> Iterator[list[Job]]:
-    """At most `size` jobs of one repetition at a time."""
-    batch: list[Job] = []
-    for job in jobs:
-        if batch and (len(batch) == size or batch[0][1] != job[1]):
-            yield batch
-            batch = []
-        batch.append(job)
-    if batch:
-        yield batch
-
-
-async def _record(
-    asked: Collection,
-    executor: JudgingExecutor,
-    job: Job,
-    plan: Planned,
-    reward: Callable[[JudgedExecution], float | None] | None,
-) -> ExecutionRecord:
-    task, repetition = job
-    if plan.workflow is None:
-        return ExecutionRecord.from_failed_plan(
-            plan.error,
-            task,
-            planner=asked.planner,
-            pool=asked.pool,
-            repetition=repetition,
-            planning=plan.usage,
-            fault=plan.fault,
-        )
-    execution = await executor.execute(task, plan.workflow, sample=repetition)
-    record = ExecutionRecord.from_execution(
-        execution,
-        task,
-        planner=asked.planner,
-        pool=asked.pool,
-        repetition=repetition,
-        reward=reward(execution) if reward is not None else None,
-        planning=plan.usage,
-    )
-    return record.model_copy(update={"decomposed_by": plan.decomposed_by})
 
 
 def _raise_first(running: set[asyncio.Task[None]]) -> None:

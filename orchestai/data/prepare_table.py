@@ -18,8 +18,7 @@ from orchestai.config import Config, TasksConfig
 from orchestai.config.section import as_yaml
 from orchestai.data.prepare import FOR_TESTS
 from orchestai.data.tables.near_duplicates import near_duplicate_groups
-from orchestai.data.tables.outcome import MEASURES
-from orchestai.data.tables.outcome_table import OutcomeTable, Values
+from orchestai.data.tables.outcome_table import MEASURES, OutcomeTable, Values, nan_mean
 from orchestai.data.training_file import TrainingExample, meta_path, save_training_data
 from orchestai.errors import UserError
 from orchestai.estimate.attempts import WHOLE, StepAttempts
@@ -149,7 +148,7 @@ def refuse_overwriting(output: Path, read: Sequence[Path]) -> None:
     Raises:
         UserError: the training file, or a file beside it, is one of these.
     """
-    beside = (_outcomes(output), _answered(output), _pool(output), meta_path(output), estimate_path(output))
+    beside = (*(_beside(output, one) for one in (_OUTCOMES, _TASKS, _POOL)), meta_path(output), estimate_path(output))
     for path in (output, *beside):
         if over := next((one for one in read if one.resolve() in (path.resolve(), path.resolve().parent)), None):
             where = "into the folder" if over.is_dir() else "over"
@@ -192,7 +191,7 @@ def prepare_table(
         table = table.only([table.workers[place] for place in own])
         visible = None if visible is None else visible[:, own]
     else:
-        recorded = _pool(output)
+        recorded = _beside(output, _POOL)
         config = _recorded_config(table, table.take(learned), config, output, recorded)
         costs = zip(table.workers, table.cost_usd.T, strict=True)
         unpriced = tuple(worker for worker, own in costs if table.priced and np.isnan(own).all())
@@ -214,7 +213,7 @@ def prepare_table(
     )
     write_estimate(estimate_path(output), estimate)
     if recorded is not None and table.replies is not None:
-        write_tasks(_answered(output), _tasks(table, parts, tasks))
+        write_tasks(_beside(output, _TASKS), _tasks(table, parts, tasks))
     replies, repeated = _replayed(table)
     dropped["a reply to a query that its worker has replied to under another id: the first is replayed"] = repeated
     outcomes = 0 if estimate is None else int(np.isfinite(table.score[learned]).sum())
@@ -239,19 +238,8 @@ def _replayed(table: OutcomeTable) -> tuple[int, int]:
     return len(set(given)), len(given) - len(set(given))
 
 
-def _outcomes(output: Path) -> Path:
-    """What the recorded workers replay."""
-    return _beside(output, "outcomes.jsonl.gz")
-
-
-def _answered(output: Path) -> Path:
-    """The tasks that the replies answer."""
-    return _beside(output, "tasks.jsonl")
-
-
-def _pool(output: Path) -> Path:
-    """The configuration of the recorded workers."""
-    return _beside(output, "yaml")
+_OUTCOMES, _TASKS, _POOL = "outcomes.jsonl.gz", "tasks.jsonl", "yaml"
+"""What the recorded workers replay, the tasks that the replies answer, and the configuration of the workers."""
 
 
 def _beside(output: Path, ending: str) -> Path:
@@ -264,7 +252,7 @@ def _recorded_config(table: OutcomeTable, learned: OutcomeTable, config: Config,
     Args:
         learned: the table without the queries for tests, which gives the workers' prices where it says what they cost.
     """
-    outcomes = _outcomes(output)
+    outcomes = _beside(output, _OUTCOMES)
     write_outcomes(outcomes, table)
     pool = {
         worker: {
@@ -286,7 +274,7 @@ def _recorded_config(table: OutcomeTable, learned: OutcomeTable, config: Config,
     }
     tasks = {key: value for key, value in raw.get("tasks", {}).items() if key not in ("suite", "path", "scorer")}
     if table.replies is not None:
-        tasks |= {"suite": "written", "path": _answered(output).name}
+        tasks |= {"suite": "written", "path": _beside(output, _TASKS).name}
     raw["tasks"] = tasks
     write_text(path, as_yaml(raw))
     return Config.model_validate(raw, context={"folder": path.parent})
@@ -345,14 +333,7 @@ def _reference(table: OutcomeTable) -> Reference | None:
 
 def _prices(table: OutcomeTable, learned: OutcomeTable) -> Values:
     """(workers,) mean costs; of a worker whose cost nobody measured the mean of the others, and 0 without any cost."""
-    own = _means(learned.cost_usd)
-    prices = np.where(np.isnan(own), _means(table.cost_usd), own)
+    own = nan_mean(learned.cost_usd)
+    prices = np.where(np.isnan(own), nan_mean(table.cost_usd), own)
     measured = prices[np.isfinite(prices)]
     return np.where(np.isnan(prices), measured.mean() if measured.size else 0.0, prices)
-
-
-def _means(values: Values) -> Values:
-    """(columns,) NaN where nothing is known."""
-    known = np.isfinite(values)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(known, values, 0.0).sum(axis=0) / known.sum(axis=0))

@@ -11,8 +11,7 @@ from typing import TypeAlias
 from orchestai.config import read
 from orchestai.data.tables import llmrouter, long_form, routellm, routerbench
 from orchestai.data.tables.long_form import Columns
-from orchestai.data.tables.outcome import TableOutcome, UnusableOutcomeError, shown
-from orchestai.data.tables.outcome_table import OutcomeTable, table_of
+from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, UnusableOutcomeError, shown, table_of
 from orchestai.errors import UserError
 from orchestai.names import find_object
 from orchestai.plugins import find_plugin, there_are

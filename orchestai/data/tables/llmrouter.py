@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestai.data.readers.files import files
 from orchestai.data.tables.long_form import column_names, outcome
-from orchestai.data.tables.outcome import TableOutcome, measures, outcome_rows, text
+from orchestai.data.tables.outcome_table import TableOutcome, measures, outcome_rows, text
 from orchestai.errors import UserError
 
 _COLUMNS = {

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from orchestai.data.readers.files import files
-from orchestai.data.tables.outcome import MEASURES, TableOutcome, measures, outcome_rows
+from orchestai.data.tables.outcome_table import MEASURES, TableOutcome, measures, outcome_rows
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
 from orchestai.tasks.table_files import is_csv

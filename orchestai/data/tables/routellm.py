@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestai.data.readers.files import files
 from orchestai.data.tables.long_form import FIELDS, SHORT
-from orchestai.data.tables.outcome import TableOutcome, measures, outcome_rows
+from orchestai.data.tables.outcome_table import TableOutcome, measures, outcome_rows
 from orchestai.errors import UserError
 
 _REPLY = "_response"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestai.data.readers.files import files
-from orchestai.data.tables.outcome import TableOutcome, absent, measures, outcome_rows, printed_list
+from orchestai.data.tables.outcome_table import TableOutcome, absent, measures, outcome_rows, printed_list
 from orchestai.errors import UserError
 
 _COST, _REPLY = "|total_cost", "|model_response"

@@ -9,14 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize, softplus
 
-from orchestai.data.tables.outcome_table import Values
+from orchestai.data.tables.outcome_table import Values, nan_mean
 from orchestai.evaluation.tables.estimates import (
     Estimator,
     Features,
     Fold,
     TableEstimates,
     means_by_task,
-    nan_mean,
     worker_means,
 )
 

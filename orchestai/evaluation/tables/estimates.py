@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestai.data.tables.near_duplicates import shared_lines, without_lines
-from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values
+from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values, nan_mean
 from orchestai.estimate.attempts import Attempts, Queries, price_cards
 from orchestai.estimate.spending import SpendingEstimate
 from orchestai.estimate.success import fit_success
@@ -103,11 +103,3 @@ def worker_means(values: Values) -> Values:
     """(workers,) means of the measured cells; of a worker without any, that of all workers."""
     own = nan_mean(values)
     return np.where(np.isnan(own), nan_mean(values.reshape(-1, 1))[0], own)
-
-
-def nan_mean(values: Values) -> Values:
-    """Means over the first axis without NaN; NaN where there is nothing else."""
-    known = ~np.isnan(values)
-    counts = known.sum(axis=0)
-    sums = np.where(known, values, 0.0).sum(axis=0)
-    return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)

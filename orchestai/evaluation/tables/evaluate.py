@@ -13,12 +13,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from orchestai.data.tables.near_duplicates import near_duplicate_groups
-from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values
+from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values, nan_mean
 from orchestai.errors import UserError
 from orchestai.estimate.calibration import BINS, reliability
 from orchestai.evaluation.statistics import Interval
 from orchestai.evaluation.tables.baselines import TASK_PRIOR
-from orchestai.evaluation.tables.estimates import Estimator, Features, Fold, TableEstimates, nan_mean, worker_means
+from orchestai.evaluation.tables.estimates import Estimator, Features, Fold, TableEstimates, worker_means
 from orchestai.evaluation.tables.routing_metrics import (
     aiq,
     apgr,

@@ -14,7 +14,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values
+from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values, nan_mean
 from orchestai.errors import UserError
 from orchestai.estimate.attempts import Attempts, Queries, price_cards
 from orchestai.estimate.calibration import Calibration
@@ -22,7 +22,7 @@ from orchestai.estimate.plan_options import StepEstimate, escalations
 from orchestai.estimate.spending import SpendingEstimate
 from orchestai.estimate.success import fit_success, group_folds, learn
 from orchestai.evaluation.statistics import Interval
-from orchestai.evaluation.tables.estimates import OURS, Features, TableEstimates, nan_mean, queries_of
+from orchestai.evaluation.tables.estimates import OURS, Features, TableEstimates, queries_of
 from orchestai.evaluation.tables.evaluate import (
     Metrics,
     TableEvaluation,
