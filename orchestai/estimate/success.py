@@ -95,7 +95,7 @@ def fit_success(attempts: Attempts, *, seed: int = 0) -> FittedSuccess:
                 attempts.take(np.flatnonzero(~test)), attempts.queries.take(np.flatnonzero(test))
             )
 
-    def log_loss(one: tuple[int, int]) -> float:
+    def log_loss(one: tuple[int, ...]) -> float:
         odds = logit(held_out[one])
         return float(np.nanmean(np.logaddexp(0, odds) - attempts.score * odds))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestai.data.readers import asynchow, instructions, langgraph, orchestai, qdmr, worfbench
+from orchestai.data.readers import asynchow, own, qdmr, worfbench
 from orchestai.data.readers.plan import Reader
 from orchestai.errors import UserError
 from orchestai.names import find_object
@@ -15,9 +15,9 @@ READERS: dict[str, Reader] = {
     "asynchow-stated": asynchow.read_stated,
     "break": qdmr.read,
     "break-worded": qdmr.read_worded,
-    "orchestai": orchestai.read,
-    "langgraph-json": langgraph.read,
-    "instructions": instructions.read,
+    "orchestai": own.read_orchestai,
+    "langgraph-json": own.read_langgraph,
+    "instructions": own.read_instructions,
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from orchestai.config import read
-from orchestai.data.tables import llmrouter, long_form, routellm, routerbench
+from orchestai.data.tables import long_form, published
 from orchestai.data.tables.long_form import Columns
 from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, UnusableOutcomeError, shown, table_of
 from orchestai.errors import UserError
@@ -24,9 +24,9 @@ What cannot be used is given as its reason, not raised, so that the others are k
 
 _LONG_FORM = {"csv": long_form.read_csv, "parquet": long_form.read_parquet, "jsonl": long_form.read_jsonl}
 _OWN_FORM: dict[str, TableReader] = {
-    "routerbench": routerbench.read,
-    "routellm": routellm.read,
-    "llmrouter": llmrouter.read,
+    "routerbench": published.read_routerbench,
+    "routellm": published.read_routellm,
+    "llmrouter": published.read_llmrouter,
 }
 TABLE_READERS = (*_LONG_FORM, *_OWN_FORM)
 

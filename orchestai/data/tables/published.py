@@ -1,0 +1,173 @@
+"""Published tables: RouterBench, RouteLLM's evaluation and LLMRouter's routing data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import starmap
+from pathlib import Path
+from typing import Any
+
+from orchestai.data.readers.files import files
+from orchestai.data.tables.long_form import FIELDS, SHORT, column_names, outcome
+from orchestai.data.tables.outcome_table import TableOutcome, absent, measures, outcome_rows, printed_list, text
+from orchestai.errors import UserError
+
+_COST, _REPLY = "|total_cost", "|model_response"
+
+
+def read_routerbench(path: Path) -> Iterator[TableOutcome]:
+    """Outcomes of RouterBench (Hu et al. 2024, arXiv 2403.12031), of a file or of all such files of a folder.
+
+    Read are the published columns (`sample_id`, `prompt`, `eval_name`, and per model `MODEL`, `MODEL|total_cost`,
+    `MODEL|model_response`) in CSV or Parquet, and JSON lines in which `score`, `cost_usd` and, where there are replies,
+    `response` are mappings by model. Prompts and replies that are printed lists become text.
+    """
+    for file in files(path, "*.jsonl", "*.csv", "*.parquet"):
+        yield from starmap(
+            _routerbench_outcome, (cell for where, row in outcome_rows(file) for cell in _routerbench_cells(where, row))
+        )
+
+
+def _routerbench_cells(where: str, row: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    if isinstance(row.get("score"), dict):
+        costs, replies = row.get("cost_usd") or {}, row.get("response") or {}
+        if not (isinstance(costs, dict) and isinstance(replies, dict)):
+            raise UserError(f"{where}: `cost_usd` and `response` are mappings by model where `score` is one")
+        for worker, score in row["score"].items():
+            yield where, row, row.get("suite"), worker, (score, costs.get(worker), replies.get(worker))
+        return
+    models = [column.removesuffix(_COST) for column in row if column.endswith(_COST)]
+    if "prompt" not in row or not models or not set(models) <= row.keys():
+        raise UserError(
+            f"{where}: not a row of RouterBench, which has `prompt` and, per model, MODEL and MODEL{_COST}, or "
+            "mappings `score` and `cost_usd`"
+        )
+    for worker in models:
+        yield where, row, row.get("eval_name"), worker, (row[worker], row[worker + _COST], row.get(worker + _REPLY))
+
+
+def _routerbench_outcome(
+    where: str, row: Mapping[str, Any], task_type: Any, worker: str, cell: tuple[Any, Any, Any]
+) -> TableOutcome:
+    score, cost, reply = cell
+    return TableOutcome(
+        where=where,
+        id=row.get("sample_id", "") if absent(row.get("id")) else row["id"],
+        query=printed_list(row.get("prompt")),
+        task_type=task_type,
+        worker=worker,
+        reply=None if absent(reply) else printed_list(reply),
+        **measures({"score": score, "cost_usd": cost}),
+    )
+
+
+_RESPONSE = "_response"
+_OTHER_COLUMNS = frozenset({"prompt", "subject", "", *FIELDS, *SHORT})
+
+
+def read_routellm(path: Path) -> Iterator[TableOutcome]:
+    """Outcomes of RouteLLM's evaluation (Ong et al. 2024, arXiv 2406.18665), of a file or of all of a folder.
+
+    Read are the published `mmlu_SUBJECT.csv` and `gsm8k_responses.csv` (a `prompt`, a column of True and False per
+    model, perhaps `MODEL_response` with what it wrote; the type is the subject) and JSON lines in which `score` is a
+    mapping by model and `task_type` the subject.
+    """
+    for file in files(path, "*.csv", "*.jsonl"):
+        subject = file.name.split(".")[0].removeprefix("mmlu_").removesuffix("_responses")
+        cells = (cell for where, row in outcome_rows(file) for cell in _routellm_cells(where, row, subject))
+        yield from starmap(_routellm_outcome, cells)
+
+
+def _routellm_cells(where: str, row: Mapping[str, Any], subject: str) -> Iterator[tuple[Any, ...]]:
+    scores, replies = row.get("score"), dict[str, Any]()
+    if not isinstance(scores, dict):
+        scores = {
+            column: value
+            for column, value in row.items()
+            if not (column in _OTHER_COLUMNS or column.startswith(("Unnamed", "__index_level_")))
+        }
+        replies = {
+            column: scores.pop(f"{column}{_RESPONSE}") for column in [*scores] if f"{column}{_RESPONSE}" in scores
+        }
+    if "prompt" not in row or not scores:
+        raise UserError(f"{where}: not a row of RouteLLM, which has `prompt` and a column or a `score` per model")
+    task_type = row.get("task_type", row.get("subject", subject))
+    return ((where, row, task_type, worker, score, replies.get(worker)) for worker, score in scores.items())
+
+
+def _routellm_outcome(
+    where: str, row: Mapping[str, Any], task_type: Any, worker: str, score: Any, reply: Any
+) -> TableOutcome:
+    return TableOutcome(
+        where=where,
+        id=row.get("id", ""),
+        query=row["prompt"],
+        task_type=task_type,
+        worker=worker,
+        reply=reply,
+        **measures({"score": score}),
+    )
+
+
+_LLMROUTER_COLUMNS = {
+    "query": "query",
+    "worker": "model_name",
+    "score": "performance",
+    "task_type": "task_name",
+    "cost_usd": "cost",
+    "latency_s": "response_time",
+    "tokens": "output_tokens",
+    "reply": "response",
+}
+_NEEDED = ("query", "worker", "score")
+_CANDIDATES = "default_llm.json"
+
+
+def read_llmrouter(path: Path) -> Iterator[TableOutcome]:
+    """Rows of routing data of LLMRouter (github.com/ulab-uiuc/LLMRouter), of a file or of all .jsonl files of a folder.
+
+    Where rows have no `cost`, it is that of their `input_tokens` and `output_tokens` at the prices per million tokens
+    of `default_llm.json`, which LLMRouter keeps beside the file or in the folder `llm_candidates` beside its folder.
+    """
+    for file in files(path, "*.jsonl"):
+        rows = outcome_rows(file)
+        present = {name for _, row in rows for name in row}
+        wanted = {field: name for field, name in _LLMROUTER_COLUMNS.items() if name in present or field in _NEEDED}
+        named = column_names(present, wanted, str(file))
+        prices = {} if "cost" in present else _prices(file)
+        yield from starmap(_llmrouter_outcome, ((where, row, named, prices) for where, row in rows))
+
+
+def _llmrouter_outcome(
+    where: str, row: Mapping[str, Any], named: Mapping[str, str], prices: Mapping[str, tuple[float, float]]
+) -> TableOutcome:
+    found = outcome(where, row, named)
+    price = prices.get(text(found.worker).strip())
+    if price is None or found.cost_usd is not None:
+        return found
+    tokens = measures({name: row.get(name) for name in ("input_tokens", "output_tokens")})
+    if tokens["unread"]:
+        return replace(found, unread={**found.unread, "cost_usd": next(iter(tokens["unread"].values()))})
+    if tokens["input_tokens"] is None or tokens["output_tokens"] is None:
+        return found
+    cost = (tokens["input_tokens"] * price[0] + tokens["output_tokens"] * price[1]) / 1e6
+    return replace(found, cost_usd=cost)
+
+
+def _prices(file: Path) -> dict[str, tuple[float, float]]:
+    """Model -> US dollars per million tokens of input and of output; empty where there is no list of candidates."""
+    folder = file.resolve().parent
+    for path in (folder / _CANDIDATES, folder.parent / "llm_candidates" / _CANDIDATES):
+        if path.is_file():
+            try:
+                candidates = json.loads(path.read_text(encoding="utf-8"))
+                return {
+                    name: (float(model["input_price"]), float(model["output_price"]))
+                    for name, model in candidates.items()
+                    if {"input_price", "output_price"} <= model.keys()
+                }
+            except (OSError, ValueError, TypeError, AttributeError) as error:
+                raise UserError(f"{path}: not LLMRouter's list of candidates with prices: {error}") from None
+    return {}
