@@ -15,13 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Exposure:
-    """How many of the tasks one checkpoint has seen.
-
-    Attributes:
-        learned: tasks that it learned from.
-        selected_on: further tasks that it was selected on.
-        complete: False where it does not say all that it has seen.
-    """
+    """How many tasks one checkpoint learned from and was further selected on, and whether it says all it has seen."""
 
     learned: int
     selected_on: int
@@ -119,13 +113,16 @@ def hold_out(
             f"{' and '.join(names)} learned from or was selected on; evaluate on others (tasks.eval_split, "
             "tasks.suite, tasks.path, --plans), or set tasks.include_learned=true to see how well learned ones are done"
         )
-    cut = usable[:limit]
+    cut, exposures = usable[:limit], {}
+    for name, its in seen.items():
+        learned = sum(its.has_learned(instruction(task)) for task in tasks)
+        exposures[name] = Exposure(learned, sum(instruction(task) in its for task in tasks) - learned, its.complete)
     return HeldOut(
         kept=[task for task, _ in cut],
         unseen=len(usable),
         total=len(tasks),
         included=sum(its for _, its in cut),
-        exposures={name: _exposure([instruction(task) for task in tasks], its) for name, its in seen.items()},
+        exposures=exposures,
         what=what,
     )
 
@@ -152,8 +149,3 @@ def held_out_tasks(splits: TaskSplits, seen: Mapping[str, SeenTasks]) -> HeldOut
         include_learned=splits.settings.include_learned,
         limit=splits.settings.limit,
     )
-
-
-def _exposure(instructions: Sequence[str], seen: SeenTasks) -> Exposure:
-    learned = sum(map(seen.has_learned, instructions))
-    return Exposure(learned, sum(instruction in seen for instruction in instructions) - learned, seen.complete)

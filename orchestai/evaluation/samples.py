@@ -20,7 +20,7 @@ from rich.text import Text
 
 from orchestai.errors import FaultKind, UserError
 from orchestai.evaluation.statistics import pass_at_k
-from orchestai.outcome import Scored, Unscorable
+from orchestai.outcome import Unscorable
 from orchestai.progress import open_progress
 from orchestai.rewards.scorers import judge
 from orchestai.sandbox import Report, Sandbox, TestVerdict
@@ -167,15 +167,6 @@ def check_distinct(paths: Sequence[Path]) -> None:
         seen.add(path.resolve())
 
 
-def report_of(task: Task, outcome: Scored) -> Report:
-    """The report on an answer that no unit tests judged: its scorer is the one test, passed at full score."""
-    passed = outcome.value >= 1.0
-    verdict = TestVerdict(
-        task.scorer_name, "passed" if passed else "failed", "" if passed else f"score {outcome.value:g}"
-    )
-    return Report("ok", passed=int(passed), total=1, tests=(verdict,))
-
-
 def fingerprint(sample: Sample, sandbox: Sandbox) -> str:
     """Of the answer, what judges it and how, the sandbox's limits, level and packages, and the Python that runs it."""
     task = sample.task
@@ -250,35 +241,19 @@ class Score:
             )
         return sum(pass_at_k(n, c, k) for n, c in counts.values()) / len(counts)
 
-    @property
-    def tests(self) -> tuple[int, int]:
-        """Tests passed, and tests in all."""
-        return sum(verdict.passed for verdict in self.verdicts), sum(verdict.total for verdict in self.verdicts)
-
-    @property
-    def judged_open(self) -> int:
-        """Samples whose tests ran in their process, where forgery is detected at best."""
-        return sum(verdict.isolation == "open" for verdict in self.verdicts)
-
-    @property
-    def statuses(self) -> dict[str, int]:
-        """How many samples got each status, the commonest first."""
-        return dict(Counter(verdict.status for verdict in self.verdicts).most_common())
-
     def to_dict(self, ks: Sequence[int]) -> dict[str, Any]:
-        """JSON-ready figures."""
+        """JSON-ready figures; `open` are samples whose tests ran in their process, where forgery is found at best."""
         found = {k: self.pass_at(k) for k in ks}
-        passed, total = self.tests
         return {
             "tasks": len(self.counts) + self.tasks_lost,
             "tasks_lost": self.tasks_lost,
             "samples": len(self.verdicts) + len(self.lost),
             "pass_at_k": {str(k): value for k, value in found.items() if isinstance(value, float)},
             "left_out": {str(k): value for k, value in found.items() if isinstance(value, str)},
-            "tests_passed": passed,
-            "tests_total": total,
-            "statuses": self.statuses,
-            "open": self.judged_open,
+            "tests_passed": sum(verdict.passed for verdict in self.verdicts),
+            "tests_total": sum(verdict.total for verdict in self.verdicts),
+            "statuses": dict(Counter(verdict.status for verdict in self.verdicts).most_common()),
+            "open": sum(verdict.isolation == "open" for verdict in self.verdicts),
             "unscorable": [asdict(lost) for lost in self.lost],
             "by_task": {task_id: {"samples": n, "passed": c} for task_id, (n, c) in self.counts.items()},
         }
@@ -306,17 +281,17 @@ class Score:
         shown = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, show_header=False, pad_edge=False)
         shown.add_column()
         shown.add_column(justify="right")
-        shown.add_row("tasks", str(len(self.counts) + self.tasks_lost))
-        shown.add_row("samples", str(len(self.verdicts) + len(self.lost)))
-        for k in ks:
-            if isinstance(value := self.pass_at(k), float):
-                shown.add_row(f"pass@{k}", f"{value:.1%}", style="bold")
-        passed, total = self.tests
+        figures = self.to_dict(ks)
+        passed, total, judged_open = (figures[key] for key in ("tests_passed", "tests_total", "open"))
+        shown.add_row("tasks", str(figures["tasks"]))
+        shown.add_row("samples", str(figures["samples"]))
+        for k, value in figures["pass_at_k"].items():
+            shown.add_row(f"pass@{k}", f"{value:.1%}", style="bold")
         shown.add_row("tests passed", f"{passed} of {total} ({passed / total:.1%})" if total else "-")
-        for status, count in self.statuses.items():
+        for status, count in figures["statuses"].items():
             shown.add_row(f"status {status}", str(count))
-        if self.judged_open:
-            shown.add_row("judged open", f"{self.judged_open} ({self.judged_open / len(self.verdicts):.1%})")
+        if judged_open:
+            shown.add_row("judged open", f"{judged_open} ({judged_open / len(self.verdicts):.1%})")
         if self.lost:
             shown.add_row("not judged", str(len(self.lost)))
         return shown
@@ -351,7 +326,11 @@ async def score(
             if isinstance(outcome := judged.outcome, Unscorable):
                 keep(sample.index, Lost(sample.index, sample.task.task_id, outcome.kind, outcome.reason))
             else:
-                report = judged.report or report_of(sample.task, outcome)
+                right = outcome.value >= 1.0
+                said = "" if right else f"score {outcome.value:g}"
+                # where no unit tests judged, the scorer is the one test, passed at full score
+                test = TestVerdict(sample.task.scorer_name, "passed" if right else "failed", said)
+                report = judged.report or Report("ok", passed=int(right), total=1, tests=(test,))
                 verdict = Verdict.of(sample, mark, report)
                 artifacts.append(file.path, verdict.model_dump_json().encode() + b"\n")
                 keep(sample.index, verdict)

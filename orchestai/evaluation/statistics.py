@@ -59,7 +59,13 @@ def mean_over_groups(groups: Sequence[Values], *, draws: int = 10_000, seed: int
     if not known:
         return _NOTHING
     rng = np.random.default_rng(seed)
-    drawn = np.mean([_drawn_means(values, draws, rng) for values in known], axis=0)
+    means = []
+    for values in known:
+        rows = max(1, _BLOCK // values.size)
+        blocks = (min(rows, draws - done) for done in range(0, draws, rows))
+        parts = [values[rng.integers(0, values.size, (size, values.size))].mean(axis=1) for size in blocks]
+        means.append(np.concatenate(parts))
+    drawn = np.mean(means, axis=0)
     low, high = np.quantile(drawn, (0.025, 0.975))
     center = np.mean([values.mean() for values in known])
     return Interval(float(center), float(low), float(high), sum(values.size for values in known))
@@ -96,12 +102,3 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     if not (0 <= c <= n and 1 <= k <= n):
         raise ValueError(f"pass@k needs 0 <= c <= n and 1 <= k <= n, not n={n}, c={c}, k={k}")
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
-
-
-def _drawn_means(values: Values, draws: int, rng: np.random.Generator) -> Values:
-    """(draws,) means of as many values, drawn with replacement."""
-    n = values.size
-    rows = max(1, _BLOCK // n)
-    return np.concatenate(
-        [values[rng.integers(0, n, (min(rows, draws - done), n))].mean(axis=1) for done in range(0, draws, rows)]
-    )

@@ -88,9 +88,7 @@ def _routellm_cells(where: str, row: Mapping[str, Any], subject: str) -> Iterato
             for column, value in row.items()
             if not (column in _OTHER_COLUMNS or column.startswith(("Unnamed", "__index_level_")))
         }
-        replies = {
-            column: scores.pop(f"{column}{_RESPONSE}") for column in [*scores] if f"{column}{_RESPONSE}" in scores
-        }
+        replies = {model: scores.pop(model + _RESPONSE) for model in [*scores] if model + _RESPONSE in scores}
     if "prompt" not in row or not scores:
         raise UserError(f"{where}: not a row of RouteLLM, which has `prompt` and a column or a `score` per model")
     task_type = row.get("task_type", row.get("subject", subject))

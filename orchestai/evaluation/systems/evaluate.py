@@ -173,11 +173,11 @@ class Evaluation:
     """The figures of one evaluation.
 
     Attributes:
-        planners: names of the evaluated planners, in the order given; the last is the one that is spoken of.
+        planners: names, in the order given; the last is the one that is spoken of.
         differences: of each planner to every row before it or beside it.
         oracle_shares: mean reward of each planner over the oracle's.
         decompositions: closeness of each planner's plans to the reference.
-        facts: how the figures came about: task fingerprint, derived baselines, configuration, versions.
+        facts: how the figures came about.
         remarks: what a reader must know about the tasks, a line each.
         preferences: the last planner at every preference; None where nobody knows what its workers achieve.
     """
@@ -293,13 +293,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Logged:
-    """What the baselines learn from that count.
-
-    Attributes:
-        embed: reads subtasks for the kNN baseline.
-        records: logged executions; those of the tasks that are evaluated on are not used, and without any others these
-            baselines are left out.
-    """
+    """What the baselines learn from that count: logged executions of other tasks, and what reads their subtasks."""
 
     embed: Embed
     records: Sequence[ExecutionRecord] = ()
@@ -323,10 +317,8 @@ async def evaluate(
     Args:
         planners: by row name; the first one's decompositions are given to the baselines that choose workers alone, the
             last one is compared with every other row.
-        runner: executes plans on the pool, by this reward.
         open_executor: for sample-k-and-check, whose worker is not in the pool; without it that row is left out.
-        fallbacks: who plans what the last planner is not sure of (`planner.min_confidence`). Where there is any such
-            plan, a further row has what is answered then, as `run` and `serve` do.
+        fallbacks: who plans what the last planner is not sure of (`planner.min_confidence`), which is a further row.
         outlook: what is known of the pool, by which the last planner is swept through all preferences.
         execution_log: gets how the last planner's plans ran, and those with the right workers in hindsight.
         shown: whether progress is.
@@ -442,11 +434,7 @@ def _differences(trained: Sequence[SystemRow], rows: Sequence[SystemRow]) -> tup
 
 
 class _Bar:
-    """A bar over the tasks of all rows.
-
-    Args:
-        rows: how many are expected.
-    """
+    """A bar over the tasks of all rows, of which so many are expected."""
 
     def __init__(self, progress: Progress, tasks: int, rows: int) -> None:
         self._progress = progress

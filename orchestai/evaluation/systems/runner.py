@@ -25,15 +25,14 @@ from orchestai.workflow import Workflow
 
 @dataclass(frozen=True)
 class Result:
-    """What one plan gave on one task.
+    """What one plan gave on one task; numbers are NaN where the execution is unscorable, for this `reason`.
 
     Attributes:
-        success: 1 for the full score, else 0; NaN where the execution is unscorable, like all that follow.
+        success: 1 for the full score, else 0.
         reward: phase 2's reward; of an invalid plan less than of any valid one (`rank_invalid`).
         cost_usd, latency_ms: of the plan and its execution.
         raw_valid: whether the plan was a DAG before repair.
         workflow: None where the planner gave no valid plan, which counts as a failure that costs what planning did.
-        reason: why the execution is unscorable; empty if it is not.
     """
 
     success: float
@@ -108,11 +107,7 @@ def summarize(row: SystemRow, suite: str) -> RowSummary:
 
 
 def rank_invalid(rows: Sequence[SystemRow], margin: float) -> list[SystemRow]:
-    """The rows, in which a plan that is invalid is worth less than all valid ones for the same task.
-
-    Args:
-        margin: by how much less at least.
-    """
+    """The rows, in which a plan that is invalid is worth less, by a margin, than all valid ones for the same task."""
     per_task = []
     for results in zip(*(row.results for row in rows), strict=True):
         valid = [result.reward for result in results if result.workflow is not None and not math.isnan(result.reward)]
@@ -128,12 +123,7 @@ def rank_invalid(rows: Sequence[SystemRow], margin: float) -> list[SystemRow]:
 
 
 class Runner:
-    """Executes plans and remembers what it executed.
-
-    Args:
-        reward: what an execution is worth.
-        unscorable_limit: the largest share of the executions that may be unscorable.
-    """
+    """Executes plans and remembers what it executed; `unscorable_limit` is the largest share of unscorable ones."""
 
     def __init__(
         self, executor: JudgingExecutor, tasks: Sequence[Task], reward: RewardForm, unscorable_limit: float = 0.2

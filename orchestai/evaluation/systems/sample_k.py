@@ -52,10 +52,6 @@ class SelfConsistency(JudgingExecutor):
     """Runs every workflow `k` times, as further samples of each other, and keeps the answer of the majority.
 
     The samples are asked for together: all are paid, but the prompt's tokens once, and the slowest counts.
-
-    Args:
-        executor: what runs each.
-        prices: of the worker.
     """
 
     def __init__(self, executor: JudgingExecutor, k: int, prices: Prices) -> None:
@@ -116,7 +112,6 @@ async def sample_k(
     Args:
         asked_whole: the row of `strongest_sampler` asked for the whole task as it is configured.
         budget_usd: the planner's mean cost per task.
-        runner: of the other rows.
         start: begins a progress bar of that name and gives what to call after each task.
 
     Returns:
