@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from random import Random
 from typing import Any, NamedTuple
 
 from orchestai.data.training_file import TrainingExample
-from orchestai.tasks.suite import Variation
 from orchestai.tasks.suites import step_catalogs
 from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Subtask
@@ -35,22 +34,21 @@ def exchange_surroundings(
     """
     rng = Random(seed)
     known = [one for one in others if one.split == "train" and one.spans]
-    return [_with_other_surroundings(one, known, rng) if one.spans and known else one for one in examples]
-
-
-def _with_other_surroundings(
-    example: TrainingExample, others: Sequence[TrainingExample], rng: Random
-) -> TrainingExample:
-    before, text, behind = _parts(example)
-    first = _parts(rng.choice(others))[0] if rng.random() < _SURROUNDINGS_SHARE else before
-    last = _parts(rng.choice(others))[2] if rng.random() < _SURROUNDINGS_SHARE else behind
-    if last and not text[-1].isspace():
-        text += " "
-    further = len(first) - len(before)
-    places = zip(example.workflow.subtasks, example.spans, strict=True)
-    moved = {subtask.id: {"span": (start + further, end + further)} for subtask, (start, end) in places}
-    varied = {"instruction": first + text + last, "workflow": example.workflow.replace(moved), "augmented": True}
-    return example.model_copy(update=varied)
+    found = []
+    for example in examples:
+        if example.spans and known:
+            before, text, behind = _parts(example)
+            first = _parts(rng.choice(known))[0] if rng.random() < _SURROUNDINGS_SHARE else before
+            last = _parts(rng.choice(known))[2] if rng.random() < _SURROUNDINGS_SHARE else behind
+            text += " " if last and not text[-1].isspace() else ""
+            further = len(first) - len(before)
+            places = zip(example.workflow.subtasks, example.spans, strict=True)
+            moved = {subtask.id: {"span": (start + further, end + further)} for subtask, (start, end) in places}
+            workflow = example.workflow.replace(moved)
+            varied = {"instruction": first + text + last, "workflow": workflow, "augmented": True}
+            example = example.model_copy(update=varied)
+        found.append(example)
+    return found
 
 
 def _parts(example: TrainingExample) -> tuple[str, str, str]:
@@ -209,22 +207,18 @@ def augment(
         variation = catalog.vary(example.workflow, proven, held_out, rng)
         if variation is None or variation.instruction in seen:
             vain += 1
-        else:
-            seen.add(variation.instruction)
-            added.append(_varied(example, variation, proven))
+            continue
+        seen.add(variation.instruction)
+        changes: dict[str, dict[str, Any]] = {}
+        for origin, subtask in zip(variation.origin, variation.plan.subtasks, strict=True):
+            before = example.workflow.subtasks[origin]
+            # the type of the step that it was made from, and workers that are known to do the words
+            worked = before if subtask.instruction == clean(before.instruction) else proven[subtask.instruction]
+            changes[subtask.id] = {"task_type": before.task_type, "worker": worked.worker, "fallback": worked.fallback}
+        workflow = variation.plan.replace(changes)
+        varied = {"instruction": variation.instruction, "workflow": workflow, "augmented": True}
+        added.append(example.model_copy(update=varied))
     return added
-
-
-def _varied(example: TrainingExample, variation: Variation, proven: Mapping[str, Subtask]) -> TrainingExample:
-    """With the types of the steps that the new ones were made from, and workers that are known to do the words."""
-    changes: dict[str, dict[str, Any]] = {}
-    for origin, subtask in zip(variation.origin, variation.plan.subtasks, strict=True):
-        before = example.workflow.subtasks[origin]
-        kept = subtask.instruction == clean(before.instruction)
-        worked = before if kept else proven[subtask.instruction]
-        changes[subtask.id] = {"task_type": before.task_type, "worker": worked.worker, "fallback": worked.fallback}
-    varied = {"instruction": variation.instruction, "workflow": variation.plan.replace(changes), "augmented": True}
-    return example.model_copy(update=varied)
 
 
 def _proven(evidence: Iterable[TrainingExample]) -> dict[str, Subtask]:

@@ -141,7 +141,10 @@ def targets_of(record: ExecutionRecord, config: Config) -> TrainingExample:
 def _from_subtasks(record: ExecutionRecord, config: Config) -> Workflow:
     subtasks = []
     for logged in record.subtasks:
-        listed = _listed_from_answer(logged)[: 1 + config.planner.max_fallbacks]
+        listed = logged.workers  # from the one whose answer counted, if any did, to the last fallback
+        if logged.answered_by in listed:
+            listed = listed[listed.index(logged.answered_by) :]
+        listed = listed[: 1 + config.planner.max_fallbacks]
         worker, *fallback = (_worker(name, config) for name in listed)
         subtask = Subtask(
             id=logged.id,
@@ -180,12 +183,6 @@ def _from_outputs(record: ExecutionRecord, config: Config) -> Workflow:
             for j, index in enumerate(outputs.model_selections)
         ]
     )
-
-
-def _listed_from_answer(subtask: SubtaskRecord) -> Sequence[str]:
-    """The workers from the one whose answer counted (the first one where none did) to the last fallback."""
-    listed = subtask.workers
-    return listed[listed.index(subtask.answered_by) :] if subtask.answered_by in listed else listed
 
 
 def _worker(name: str, config: Config) -> str:

@@ -111,7 +111,12 @@ def step_attempts(records: Sequence[ExecutionRecord], cards: Sequence[WorkerCard
         worker=worker,
         passed=passed.astype(np.float64),
         right=_right(execution, row, worker, passed, succeeded, complete, types),
-        spending=np.array([_spending(attempt) for *_, attempt in attempts]).reshape(-1, 3),
+        spending=np.array(
+            [
+                (one.cost_usd, one.latency_ms / 1000, float(one.prompt_tokens + one.completion_tokens))
+                for *_, one in attempts
+            ]
+        ).reshape(-1, 3),
     )
 
 
@@ -168,8 +173,3 @@ def _right(
 
 def _passed(attempt: Attempt) -> bool:
     return attempt.error is None and attempt.passed_check is not False
-
-
-def _spending(attempt: Attempt) -> tuple[float, float, float]:
-    tokens = attempt.prompt_tokens + attempt.completion_tokens
-    return attempt.cost_usd, attempt.latency_ms / 1000, float(tokens)

@@ -46,8 +46,8 @@ def expected_given(points: np.ndarray, belief: np.ndarray, likelihood: np.ndarra
 
 def test_a_failure_makes_other_workers_success_less_likely_and_a_success_more(told):
     queries = attempts(told=0.9).queries.take(np.arange(5))
-    before = told.success(queries)
     points, belief = told.success_at_points(queries), told.belief(queries)
+    before = expected_given(points, belief, np.ones_like(belief))
     assert (expected_given(points, belief, 1 - points[:, 3])[:, :3] < before[:, :3]).all()
     assert (expected_given(points, belief, points[:, 3])[:, :3] > before[:, :3]).all()
 

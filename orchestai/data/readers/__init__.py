@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from orchestai.data.readers import asynchow, own, qdmr, worfbench
 from orchestai.data.readers.plan import Reader
 from orchestai.errors import UserError
@@ -10,11 +12,11 @@ from orchestai.plugins import find_plugin, there_are
 
 READERS: dict[str, Reader] = {
     "worfbench": worfbench.read,
-    "worfbench-tools": worfbench.read_with_tools,
+    "worfbench-tools": partial(worfbench.read, tools=True),
     "asynchow": asynchow.read,
-    "asynchow-stated": asynchow.read_stated,
+    "asynchow-stated": partial(asynchow.read, stated=True),
     "break": qdmr.read,
-    "break-worded": qdmr.read_worded,
+    "break-worded": partial(qdmr.read, in_words=True),
     "orchestai": own.read_orchestai,
     "langgraph-json": own.read_langgraph,
     "instructions": own.read_instructions,

@@ -32,20 +32,13 @@ _WORDINGS = (
 """The ten in which the benchmark states an ordering constraint to the models that it tests."""
 
 
-def read(path: Path) -> Iterator[ReadPlan]:
-    """Plans of a .jsonl file; of a folder, of all its .jsonl(.gz) files. Which step needs which is not said."""
-    return _read(path, stated=False)
+def read(path: Path, *, stated: bool = False) -> Iterator[ReadPlan]:
+    """Plans of a .jsonl file; of a folder, of all its .jsonl(.gz) files. Which step needs which is not said.
 
-
-def read_stated(path: Path) -> Iterator[ReadPlan]:
-    """The same, with all ordering constraints stated behind the steps, as the benchmark's own prompts have them.
-
-    A plan states its constraints, sorted, in one of the ten wordings, which depends on the plan's id.
+    Args:
+        stated: all ordering constraints stand behind the steps, sorted, as the benchmark's own prompts have them, in
+            one of the ten wordings, which depends on the plan's id.
     """
-    return _read(path, stated=True)
-
-
-def _read(path: Path, *, stated: bool) -> Iterator[ReadPlan]:
     for file in files(path, "*.jsonl"):
         part = file.name.split("_")[0].split(".")[0]
         rows = records(file, "AsyncHow", "titles", "steps", "edge_list")

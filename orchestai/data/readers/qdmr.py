@@ -171,24 +171,15 @@ def _drawn(count: int, *key: object) -> int:
 
 LICENCE = "MIT"
 _COLUMNS = ("question_id", "question_text", "decomposition")
-_PATTERNS = ("*.jsonl", "*.csv", "QDMR/*.csv", "QDMR-high-level/*.csv")
 
 
-def read(path: Path) -> Iterator[ReadPlan]:
+def read(path: Path, *, in_words: bool = False) -> Iterator[ReadPlan]:
     """Plans of a .jsonl or .csv file with the columns of the published ones, or of all in a folder.
 
-    Those of a file or folder with `high` in its name are high-level ones. A step says which steps it needs as `#2`.
+    Those of a file or folder with `high` in its name are high-level ones. A step says which steps it needs as `#2`, or
+    in words, always the same ones for a plan's id.
     """
-    return _read(path, in_words=False)
-
-
-def read_worded(path: Path) -> Iterator[ReadPlan]:
-    """The same, with the references in words, always the same ones for a plan's id (see `reference_wording`)."""
-    return _read(path, in_words=True)
-
-
-def _read(path: Path, *, in_words: bool) -> Iterator[ReadPlan]:
-    for file in files(path, *_PATTERNS):
+    for file in files(path, "*.jsonl", "*.csv", "QDMR/*.csv", "QDMR-high-level/*.csv"):
         rows = _table(file) if ".csv" in file.suffixes else records(file, "Break", *_COLUMNS)
         high = any("high" in name for name in (file.name, file.parent.name))
         source = "_".join(["break", *(["high_level"] if high else []), *(["worded"] if in_words else [])])

@@ -51,17 +51,12 @@ _LEAD = re.compile(r"\A(?:Now it's your turn\.\s*)?(?:Task:)?\s*|\A.*?\bYour tas
 _TOOLS = re.compile(r"\s*(?:Output:\s*)?(?:The (?:action|api|tool) list[^:]*|api_list|The database tables and[^:]*):")
 
 
-def read(path: Path) -> Iterator[ReadPlan]:
-    """Chats of a JSON list; of a folder, of all its .json and .json.gz files. The list of tools is left out."""
-    return _read(path, tools=False)
+def read(path: Path, *, tools: bool = False) -> Iterator[ReadPlan]:
+    """Chats of a JSON list; of a folder, of all its .json and .json.gz files.
 
-
-def read_with_tools(path: Path) -> Iterator[ReadPlan]:
-    """The same, with the tools, tables or actions that the benchmark's own prompts list, a line each."""
-    return _read(path, tools=True)
-
-
-def _read(path: Path, *, tools: bool) -> Iterator[ReadPlan]:
+    Args:
+        tools: with the tools, tables or actions that the benchmark's own prompts list, a line each.
+    """
     for file in files(path, "*.json"):
         yield from plans_of(partial(_plan, tools=tools), records(file, "WorFBench", "conversations"))
 

@@ -22,13 +22,12 @@ TableReader: TypeAlias = Callable[[Path], Iterable[TableOutcome | UnusableOutcom
 What cannot be used is given as its reason, not raised, so that the others are kept and the reason is counted.
 """
 
-_LONG_FORM = {"csv": long_form.read_csv, "parquet": long_form.read_parquet, "jsonl": long_form.read_jsonl}
 _OWN_FORM: dict[str, TableReader] = {
     "routerbench": published.read_routerbench,
     "routellm": published.read_routellm,
     "llmrouter": published.read_llmrouter,
 }
-TABLE_READERS = (*_LONG_FORM, *_OWN_FORM)
+TABLE_READERS = (*long_form.PATTERNS, *_OWN_FORM)
 
 
 def read_cards(path: Path) -> dict[str, str]:
@@ -55,7 +54,7 @@ def read_outcome_table(paths: Sequence[Path], reader: str, columns: Columns | No
     """
     read = find_table_reader(reader, columns or {})
     source = reader if reader in _OWN_FORM else paths[0].resolve().name.split(".")[0]
-    return table_of(source, chain.from_iterable(map(read, paths)), by_columns=reader in _LONG_FORM)
+    return table_of(source, chain.from_iterable(map(read, paths)), by_columns=reader in long_form.PATTERNS)
 
 
 def find_table_reader(name: str, columns: Columns) -> TableReader:
@@ -66,11 +65,11 @@ def find_table_reader(name: str, columns: Columns) -> TableReader:
     Raises:
         UserError: there is no such reader, or it takes no columns.
     """
-    if name in _LONG_FORM:
-        return partial(_LONG_FORM[name], columns=columns)
+    if name in long_form.PATTERNS:
+        return partial(long_form.read, reader=name, columns=columns)
     if columns:
         raise UserError(
-            f"--columns: the reader {name!r} knows its columns; only {', '.join(_LONG_FORM)} take a mapping"
+            f"--columns: the reader {name!r} knows its columns; only {', '.join(long_form.PATTERNS)} take a mapping"
         )
     if name in _OWN_FORM:
         return _OWN_FORM[name]

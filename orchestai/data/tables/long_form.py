@@ -44,35 +44,25 @@ def parse_columns(words: Iterable[str]) -> dict[str, str]:
     return columns
 
 
-def read_csv(path: Path, columns: Columns) -> Iterator[TableOutcome]:
-    """Rows of a .csv or .tsv file, with gzip or without; of a folder, of all such files.
+PATTERNS: Final = {"csv": ("*.csv", "*.tsv"), "parquet": ("*.parquet",), "jsonl": ("*.jsonl",)}
+"""What the readers csv, parquet and jsonl take of a folder, the first and the last with gzip or without."""
+
+
+def read(path: Path, reader: str, columns: Columns) -> Iterator[TableOutcome]:
+    """Rows of a file, or of all files of a folder that the reader takes.
 
     Raises:
-        UserError: its name ends otherwise.
+        UserError: a file for the reader csv is named otherwise.
     """
-    found = files(path, "*.csv", "*.tsv")
-    if not is_csv(found[0]):
+    found = files(path, *PATTERNS[reader])
+    if reader == "csv" and not is_csv(found[0]):
         raise UserError(
             f"{found[0]}: the reader csv takes files that end in .csv or .tsv, or in these and .gz; rename it, or name "
             "the --reader of what it is"
         )
-    return _read(found, columns)
-
-
-def read_parquet(path: Path, columns: Columns) -> Iterator[TableOutcome]:
-    """Rows of a Parquet file; of a folder, of all its .parquet files."""
-    return _read(files(path, "*.parquet"), columns)
-
-
-def read_jsonl(path: Path, columns: Columns) -> Iterator[TableOutcome]:
-    """JSON lines, with gzip or without; of a folder, of all its .jsonl files."""
-    return _read(files(path, "*.jsonl"), columns)
-
-
-def _read(paths: Iterable[Path], columns: Columns) -> Iterator[TableOutcome]:
-    for path in paths:
-        rows = outcome_rows(path)
-        named = column_names({name for _, row in rows for name in row}, columns, str(path))
+    for file in found:
+        rows = outcome_rows(file)
+        named = column_names({name for _, row in rows for name in row}, columns, str(file))
         yield from (outcome(where, row, named) for where, row in rows)
 
 
