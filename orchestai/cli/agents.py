@@ -101,12 +101,13 @@ def run(
     """Let the agents of a workflow attempt one task, and print all that they say."""
     from orchestai.evaluation import agents as evaluation
     from orchestai.outcome import Scored
+    from orchestai.tasks.splits import open_splits
     from orchestai.tasks.task import Task
 
     loaded = _load(name, config, words)
     given = Task(task_id="given", suite="given", instruct_prompt=instruction)
     if task:
-        known = {one.task_id: one for one in evaluation.evaluation_tasks(loaded)}
+        known = {one.task_id: one for one in open_splits(loaded.tasks).whole}
         if instruction not in known:
             raise UserError(
                 f"no task {instruction!r} in tasks.suite={loaded.tasks.suite}; there is {next(iter(known))!r}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -47,8 +46,9 @@ async def evaluate(config: AgentConfig, *, checkpoint: Path | None, output: Path
     judged = [e for e in episodes if isinstance(e.reward, Reward)]
     UnscorableCounts(episode.outcome for episode in episodes).check(config.tasks.unscorable_limit, "episodes")
     names = dict.fromkeys(name for e in judged for name in e.metrics)
-    found = {"reward": _interval([e.reward.total for e in judged if isinstance(e.reward, Reward)])}
-    found |= {name: _interval([e.metrics.get(name, math.nan) for e in judged]) for name in names}
+    values = {"reward": [e.reward.total for e in judged if isinstance(e.reward, Reward)]}
+    values |= {name: [e.metrics.get(name, math.nan) for e in judged] for name in names}
+    found = {name: bootstrap_mean(np.array(each, dtype=np.float64)) for name, each in values.items()}
     report = {
         "workflow": config.agents.workflow,
         "suite": config.tasks.suite,
@@ -77,18 +77,9 @@ async def attempt(config: AgentConfig, task: Task, *, checkpoint: Path | None) -
         return (await rollout.exploit([task])).groups[0][0]
 
 
-def evaluation_tasks(config: AgentConfig) -> list[Task]:
-    """The configured suite's tasks that may be tests, seen or not."""
-    return open_splits(config.tasks).whole
-
-
 def table(found: dict[str, Interval], title: str) -> Table:
     """The figures for people."""
     shown = Table("figure", "mean", "95 % interval", "tasks", title=title, title_justify="left")
     for name, interval in found.items():
         shown.add_row(name, f"{interval.mean:.3f}", f"{interval.low:.3f} to {interval.high:.3f}", str(interval.n))
     return shown
-
-
-def _interval(values: Sequence[float]) -> Interval:
-    return bootstrap_mean(np.array(values, dtype=np.float64))
