@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -242,14 +242,14 @@ class PlansEvaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """row -> source (or `macro`) -> metric, and metric with `_non_chain`, -> mean, interval and number of plans."""
-        return {row: self._by_source(lambda metric, row=row: self._values(row, metric)) for row in self.scores}
+        return {row: self._by_source(partial(self._values, row)) for row in self.scores}
 
     def differences(self) -> dict[str, Any]:
         """floor -> as `to_dict` has it, of the planner less that floor; nothing without a planner."""
         if PLANNER not in self.scores:
             return {}
         floors = (row for row in self.scores if row != PLANNER)
-        return {floor: self._by_source(lambda metric, floor=floor: self._paired(floor, metric)) for floor in floors}
+        return {floor: self._by_source(partial(self._paired, floor)) for floor in floors}
 
     def per_plan(self) -> list[dict[str, Any]]:
         """Each example's id, source, whether it is a chain, and row -> metric -> score, null where there is none."""

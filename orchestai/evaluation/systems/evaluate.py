@@ -152,7 +152,7 @@ def static_mix(rows: Sequence[SystemRow], budget_usd: float) -> SystemRow | None
     one, other, share = max(pairs, key=lambda pair: (1 - pair[2]) * pair[0][1] + pair[2] * pair[1][1])
     mixed = []
     for first, second in zip(one[2].results, other[2].results, strict=True):
-        means = {
+        means: dict[str, Any] = {
             field: (1 - share) * float(getattr(first, field)) + share * float(getattr(second, field))
             for field in ("success", "reward", "cost_usd", "latency_ms")
         }

@@ -113,7 +113,7 @@ def split_table(table: OutcomeTable, seeds: Sequence[int]) -> TableFolds:
     if len(table.workers) < 2:
         raise UserError(f"{table.source}: a table of one worker leaves no choice; two are needed at least")
     groups = near_duplicate_groups(table.texts, types=table.task_types)
-    splits, known = [], usable(table).any(axis=1)
+    splits, known = [], np.asarray(usable(table).any(axis=1))
     for seed in seeds:
         split = split_by_groups(groups, table.task_types, seed=seed)
         split = TableSplit(split.train[known[split.train]], split.test[known[split.test]])
