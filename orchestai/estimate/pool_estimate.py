@@ -98,7 +98,6 @@ class PoolEstimate:
     """A fitted estimate. Columns are workers; of `tried` and `won`, first passing a check, then being right.
 
     Attributes:
-        workers: of the pool that it was learned from.
         success: what words and type say.
         spending: of US dollars, seconds and tokens.
         kernel: by which attempts at similar subtasks count.
@@ -106,8 +105,7 @@ class PoolEstimate:
         tried, won: (subtasks, 2 * workers), see `StepAttempts.counts`.
         asked: (subtasks, workers) how often each was asked.
         spent: (3, subtasks, workers) what that took in all; what nobody measured counts as what is expected.
-        before, after: corrections of a plan's probability, as it is before anybody is asked, and when it is known who
-            answered.
+        before, after: corrections of a plan's probability, before anybody is asked, and when it is known who answered.
         whole_usd: (workers, 2) US dollars that one of twenty requests for a whole task cost less than, and one more
             than; NaN where nobody measured.
         typical_usd, typical_seconds: what an execution took, the median of those that took something; 0 where none did.
@@ -233,7 +231,10 @@ def _calibrated(
 ) -> PoolEstimate:
     """Correct the probabilities of plans by executions whose attempts were held out."""
     before, after = np.zeros(len(fold_of)), np.zeros(len(fold_of))
-    answered = answering(attempts)
+    answered: dict[tuple[int, int], int] = {}
+    for place in np.flatnonzero(attempts.passed).tolist():
+        key = int(attempts.execution[place]), int(attempts.row[place])
+        answered.setdefault(key, int(attempts.worker[place]))
     for fold, (tried, won) in enumerate(folds):
         steps = estimate.steps(estimate.known, estimate.tried - tried, estimate.won - won)
         for number in np.flatnonzero(fold_of == fold).tolist():
@@ -241,8 +242,10 @@ def _calibrated(
             before[number] = np.prod([steps[row].asking(order)[0] for row, order in planned])
             after[number] = np.prod(
                 [
-                    steps[row].answered(order[: order.index(who) + 1]) if who is not None else 0.0
-                    for (row, order), who in zip(planned, answered[number], strict=True)
+                    steps[row].answered(order[: order.index(answered[number, row]) + 1])
+                    if (number, row) in answered
+                    else 0.0
+                    for row, order in planned
                 ]
             )
     known = after > 0
@@ -267,14 +270,3 @@ def _typical(spent: Values) -> float:
     """The median of what took something: half of a pool may be free."""
     some = spent[spent > 0]
     return float(np.median(some)) if some.size else 0.0
-
-
-def answering(attempts: StepAttempts) -> list[list[int | None]]:
-    """For each execution and step the worker whose answer passed; None where nobody's did."""
-    passed: dict[tuple[int, int], int] = {}
-    for execution, row, worker, won in zip(
-        attempts.execution.tolist(), attempts.row.tolist(), attempts.worker.tolist(), attempts.passed, strict=True
-    ):
-        if won:
-            passed.setdefault((execution, row), worker)
-    return [[passed.get((number, row)) for row, _ in planned] for number, planned in enumerate(attempts.planned)]

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from orchestai.config import PlannerConfig, WorkersConfig
 from orchestai.execution.record import ExecutionRecord
-from orchestai.execution.result import Attempt
 from orchestai.execution.reward import RewardForm
 from orchestai.planner.base import Plan, Planner
 from orchestai.planner.baselines import (
@@ -51,20 +50,16 @@ class Trial:
 
 def trials(records: Sequence[ExecutionRecord], reward: RewardForm) -> list[Trial]:
     """All logged attempts of the executions that were judged."""
-    return [
-        Trial(attempt.worker, subtask.task_type, subtask.instruction, i == 0, _value(attempt, record, reward))
-        for record in records
-        if record.outcome == "scored"
-        for subtask in record.subtasks
-        for i, attempt in enumerate(subtask.attempts)
-    ]
-
-
-def _value(attempt: Attempt, record: ExecutionRecord, reward: RewardForm) -> float:
-    right = record.success and attempt.error is None and attempt.passed_check is not False
-    cost = reward.cost(record.cost) - reward.cost(max(record.cost - attempt.cost_usd, 0.0))
-    latency = reward.latency(record.latency_ms) - reward.latency(max(record.latency_ms - attempt.latency_ms, 0.0))
-    return reward.alpha * right - cost - latency
+    found = []
+    for record in records:
+        for subtask in record.subtasks if record.outcome == "scored" else ():
+            for i, one in enumerate(subtask.attempts):
+                right = record.success and one.error is None and one.passed_check is not False
+                cost = reward.cost(record.cost) - reward.cost(max(record.cost - one.cost_usd, 0.0))
+                rest_ms = max(record.latency_ms - one.latency_ms, 0.0)
+                value = reward.alpha * right - cost - (reward.latency(record.latency_ms) - reward.latency(rest_ms))
+                found.append(Trial(one.worker, subtask.task_type, subtask.instruction, i == 0, value))
+    return found
 
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
