@@ -132,7 +132,7 @@ class ReplyReader:
             return
         said, name = "\n".join(self._event).strip(), self._event_name
         self._event, self._event_name = [], ""
-        if said in ("", "null") or self._ended:
+        if said in ("", "null") or said.startswith(":") or self._ended:  # gateways send comments as data
             return
         if said.startswith("[DONE]"):
             self._ended = True
