@@ -90,6 +90,38 @@ def test_the_limit_of_tokens_is_renamed_and_never_left_out(body: Any) -> None:
     assert other.after(refusal(message("max_completion_tokens is not permitted")), BODY) is None
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"detail": "Not authenticated"},
+        {"detail": [{"loc": ["body", "messages", 0, "role"], "msg": "a text is wanted"}]},
+        message("Bad Request"),
+        message("The model `m` does not exist"),
+        message("messages: at least one message is required", param="messages"),
+        message("tools[0].function.name is invalid", param="tools"),
+        message("invalid type: string, expected a map"),
+        message("Please stop: the seeds of doubt stream in"),
+        message("max_tokens_per_day is used up"),
+    ],
+)
+def test_a_refusal_that_names_no_field_of_ours_changes_nothing(body: Any) -> None:
+    assert AcceptedFields().after(refusal(body), BODY) is None
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("billing", "credit balance", "insufficient funds", "payment required", "content policy", "moderation"),
+        *("flagged", "prompt is too long", "context window", "maximum context length", "jinja"),
+    ],
+)
+def test_the_requests_own_words_decide_nothing(word: str) -> None:
+    asked = f'{{"content": "write of {word}"}}'
+    for said in (f"not accepted: write of {word}", f"not accepted: 'of {word} or such'"):
+        assert isinstance(fault_of_status(400, message(said), None, asked), RefusedRequestError)
+
+
 @pytest.mark.parametrize("status", [200, 400, 500, 503])
 def test_a_chat_template_that_raises_refuses_a_request_whatever_the_status_is(status: int) -> None:
     said = "Jinja Exception: After the optional system message, conversation roles must alternate user and assistant"

@@ -75,6 +75,8 @@ SAID = {"type": "text", "text": "it rises"}
         ({"content": [{"type": "resource_link", "uri": "./moon.md"}]}, ["./moon.md"]),
         ({"content": [{"type": "image", "data": "aGk="}, {"type": "text", "text": 7}]}, []),
         ({"content": "it rises"}, []),
+        ({"content": {"type": "text", "text": "it rises"}}, []),
+        ({"content": [{"type": "resource", "resource": None}, {"type": "resource_link"}, ["it"], 7]}, []),
     ],
 )
 def test_what_a_tool_gave_is_its_texts(result: dict[str, Any], texts: list[str]) -> None:
