@@ -70,17 +70,17 @@ class Device:
 DEVICES = {
     "kept test process": Device("inside/jail/namespaces.py", "keeps_tests = True", "keeps_tests = False"),
     "processes ready beforehand": Device(
-        "inside/judge/slot.py",
+        "inside/server.py",
         "                self._ready = Attempt(self._jail, self._limits, self._tests)",
         "                pass",
     ),
-    "more slots than programs": Device("pool.py", "workers + (workers + 1) // 2", "workers"),
+    "more slots than programs": Device("local_judge.py", "workers + (workers + 1) // 2", "workers"),
     "a server for each beginning": Device(
-        "pool.py", "tier = self._tier(program)\n        slot", "tier = len(self._preload)\n        slot"
+        "local_judge.py", "tier = self._tier(program)\n        slot", "tier = len(self._preload)\n        slot"
     ),
     "libraries warmed up": Device("inside/server.py", "    warm_up()\n", ""),
     "rehearsals in the server": Device("inside/server.py", "_REHEARSALS = 20", "_REHEARSALS = 0"),
-    "rehearsal in the slot": Device("inside/judge/process_main.py", "_be_forkable()\n    rehearse()", "_be_forkable()"),
+    "rehearsal in the slot": Device("inside/judge/process_main.py", "(**hook)\n    rehearse()", "(**hook)"),
     "frozen garbage": Device("inside/server.py", "    gc.freeze()\n", ""),
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import secrets
@@ -25,9 +24,8 @@ from typing import Any
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox.bubblewrap import INSIDE, NOBODY, SCRATCH, Bubblewrap
 from orchestai.sandbox.inside import MOST_WALLS
-from orchestai.sandbox.inside.ipc.exceptions import MAX_MESSAGE
+from orchestai.sandbox.inside.ipc.exceptions import MAX_MESSAGE, MAX_OUTPUT
 from orchestai.sandbox.inside.ipc.wire import ChannelClosedError, LineReader, send_line
-from orchestai.sandbox.inside.judge.testing import MAX_OUTPUT
 from orchestai.sandbox.packages import Packages
 from orchestai.sandbox.program import Isolation, Limits, Program
 from orchestai.sandbox.static.modes import is_self_contained
@@ -79,10 +77,6 @@ _ENVIRONMENT = {
     "PYTHONIOENCODING": "utf-8:surrogateescape",
     "PYTHONNOUSERSITE": "1",
 }
-
-
-_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
-"""Exit codes of a server, or of bubblewrap, when either was killed."""
 
 
 class SlotLostError(Exception):
@@ -176,7 +170,8 @@ class ForkServer:
                     if "ready" in verdict:
                         raise SlotLostError("its slot was killed")
                     if verdict.pop("id") == number:
-                        return add_report(verdict, report)
+                        _add_report(verdict, report)
+                        return verdict
         except (ChannelClosedError, OSError) as error:
             raise SlotLostError(f"the fork server is gone: {error}") from None
 
@@ -237,7 +232,7 @@ class ForkServer:
         except ChannelClosedError as error:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_TO_END_S)
-            if self._process.returncode in _KILLED:
+            if self._process.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL):  # it, or bubblewrap
                 raise SlotLostError("the fork server was killed as it started") from None
             self._complaints.seek(0)
             said = self._complaints.read(1000).decode(errors="replace").strip() or error
@@ -299,54 +294,34 @@ def _file_with(data: bytes, seals: int = _SEALED) -> Iterator[int]:
 _MAX_BYTES = 1 << 15
 """Of a test: each of its characters may take twelve."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_Facts = dict[str, Any]
 
 
-def add_report(verdict: _Facts, descriptor: int) -> _Facts:
-    """A slot's `verdict` with what the file says; where tests are open the program may have written that."""
+def _add_report(verdict: dict[str, Any], descriptor: int) -> None:
+    """Put into a slot's `verdict` what the file says; where tests are open the program may have written that."""
     tests = verdict.get("tests", [])
-    reason, facts = _read(descriptor, len(tests))
-    if verdict["status"] not in ("ok", "infra_error"):
-        verdict = verdict | {"reason": verdict["reason"] or reason}
-    told = [_told(test, facts.get(number, {}), verdict["reason"]) for number, test in enumerate(tests)]
-    return verdict | ({"tests": told} if tests else {})
-
-
-def _told(test: _Facts, facts: _Facts, reason: str) -> _Facts:
-    if "message" not in test:
-        return test | facts
-    return test if test["message"] else test | {"message": reason}
-
-
-def _read(descriptor: int, tests: int) -> tuple[str, dict[int, _Facts]]:
-    reason = ""
-    found: dict[int, _Facts] = {}
-    size = min(os.fstat(descriptor).st_size, (tests + 2) * _MAX_BYTES)
+    reason, found = "", {}
+    size = min(os.fstat(descriptor).st_size, (len(tests) + 2) * _MAX_BYTES)
     for line in os.pread(descriptor, size, 0).split(b"\n"):
         try:
             facts = json.loads(line) if 0 < len(line) <= _MAX_BYTES else None
         except (ValueError, RecursionError):
             continue
         if isinstance(facts, dict):
-            reason = reason or _text(facts, "reason", MAX_MESSAGE)
+            reason = reason or _text(facts.get("reason"), MAX_MESSAGE)
             if type(facts.get("test")) is int:
-                found[facts["test"]] = {
-                    "message": _text(facts, "message", MAX_MESSAGE),
-                    "output": _text(facts, "output", MAX_OUTPUT),
-                    "wall_s": _seconds(facts.get("wall_s")),
-                }
-    return reason, found
+                found[facts["test"]] = facts
+    if verdict["status"] not in ("ok", "infra_error"):
+        verdict["reason"] = verdict["reason"] or reason
+    for number, test in enumerate(tests):
+        if "message" in test:
+            test["message"] = test["message"] or verdict["reason"]
+        elif facts := found.get(number):
+            wall_s = facts.get("wall_s")
+            test["message"] = _text(facts.get("message"), MAX_MESSAGE)
+            test["output"] = _text(facts.get("output"), MAX_OUTPUT)
+            test["wall_s"] = float(wall_s) if isinstance(wall_s, int | float) and 0 <= wall_s < 1e15 else 0.0
 
 
-def _text(facts: _Facts, name: str, longest: int) -> str:
-    value = facts.get(name)
-    return printable(value[:longest]) if isinstance(value, str) else ""
-
-
-def printable(text: str) -> str:
-    """`text` without what a terminal obeys: control characters but tabs and line ends appear as `\\x1b`."""
-    return _CONTROL.sub(lambda match: rf"\x{ord(match[0]):02x}", text)
-
-
-def _seconds(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and 0 <= value < math.inf and value < 1e15 else 0.0
+def _text(value: Any, longest: int) -> str:
+    """`value` without what a terminal obeys: control characters but tabs and line ends appear as `\\x1b`."""
+    return _CONTROL.sub(lambda match: rf"\x{ord(match[0]):02x}", value[:longest]) if isinstance(value, str) else ""

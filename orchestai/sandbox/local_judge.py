@@ -1,18 +1,21 @@
-"""Judges programs on this machine by their tests."""
+"""Judges programs on this machine by their tests: which fork server runs a program, and what if one is lost."""
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
+from queue import SimpleQueue
 from typing import Any, Protocol
 
-from orchestai.errors import InfrastructureError
+from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox.fences import unfenced
-from orchestai.sandbox.fork_server import SlotLostError
+from orchestai.sandbox.fork_server import ForkServer, SlotLostError
 from orchestai.sandbox.inside import AGREEING
 from orchestai.sandbox.levels import Level, Strictness, choose_level, refusal
 from orchestai.sandbox.packages import Packages, find_packages
-from orchestai.sandbox.pool import ServerPool
 from orchestai.sandbox.program import OPEN_REFUSED, Isolation, Limits, OpenVerdicts, Program, Report, TestVerdict
 from orchestai.sandbox.static.modes import objection_to_copies, only_calls_and_compares
 from orchestai.sandbox.static.test_discovery import free_names, helper_tests, list_tests, names_of, packed, with_given
@@ -20,7 +23,19 @@ from orchestai.tasks.suites import ANSWER_PACKAGES, PROGRAM_PACKAGES
 
 _SEEN = (*PROGRAM_PACKAGES, "math_verify", "antlr4", "pytest", "pip")
 """What suites name, what `math_reward_fn` runs in the sandbox, what runs the tests of repositories, and a command."""
-_NOT_PLAIN = "they do more than compare plain data"
+_TRIES = 30
+"""Times that a server is started, and a program run on one of its own, before the fault counts as the system's."""
+_SELDOM_NEEDED = ("shutil", "tempfile", "unittest.mock")
+"""Take long to import and make forks slower, so they are in servers of their own."""
+_SELF_TEST = Program(
+    code="def task_func(a, b): return a + b",
+    tests="""\
+import unittest
+class SelfTestCase(unittest.TestCase):
+    def test_right(self): self.assertEqual(task_func(1, 2), 3)
+    def test_wrong(self): self.assertEqual(task_func(1, 2), 4)
+""",
+)
 
 
 class Judge(Protocol):
@@ -50,7 +65,12 @@ class Judge(Protocol):
 
 
 class LocalJudge:
-    """Judges programs in forked processes of this machine (a `Judge`).
+    """Judges programs in forked processes of this machine (a `Judge`); `judge` has at most `workers` callers.
+
+    A fork costs the more the more its parent holds. So there is one fork server for every beginning of `preload`,
+    started when a program first needs it: with [numpy, pandas, sklearn.svm], a program that names numpy runs on a
+    server with numpy alone, and one that names sklearn and svm on one with all three. A server that dies is replaced,
+    and the programs that it ran are run again, each on a server of its own.
 
     Args: see `Sandbox`, which also says what is raised.
     """
@@ -66,39 +86,42 @@ class LocalJudge:
     ) -> None:
         self.limits = limits
         self._open_verdicts = open_verdicts
-        level, bubblewrap = choose_level(strictness)
-        self.level: Level = level
-        self.packages = find_packages((*packages, *preload), _SEEN, ANSWER_PACKAGES) if bubblewrap else None
-        self._servers = None if level == "none" else ServerPool(workers, limits, preload, bubblewrap, self.packages)
-
-    @property
-    def _pool(self) -> ServerPool:
-        assert self._servers is not None, "programs are refused"
-        return self._servers
+        self.level, self._bubblewrap = choose_level(strictness)
+        self.packages = find_packages((*packages, *preload), _SEEN, ANSWER_PACKAGES) if self._bubblewrap else None
+        for module in preload:
+            if self.level != "none" and find_spec(module.partition(".")[0]) is None:
+                raise UserError(f"sandbox: no module {module!r}; install it or take it out of sandbox.preload")
+        self._slots_per_server = workers + (workers + 1) // 2  # while some judge, others get ready for the next program
+        self._preload = (*_SELDOM_NEEDED, *preload)
+        self._lock = threading.Lock()
+        self._servers: dict[int, ForkServer] = {}
+        self._closed = False
+        self._slots: SimpleQueue[int] = SimpleQueue()
+        for slot in range(self._slots_per_server):
+            self._slots.put(slot)
 
     def start(self) -> None:
         """Start the fork server without preloaded modules, if there is none."""
-        if self._servers is not None:
-            self._servers.server()
-
-    @property
-    def server_pid(self) -> int:
-        """Process id of the fork server without preloaded modules, which is started if there is none."""
-        return self._pool.server().pid
+        if self.level != "none":
+            self.server()
 
     def close(self) -> None:
-        """See `Judge.close`."""
-        if self._servers is not None:
-            self._servers.close()
+        """End all servers with all that they run. Whoever waits for a verdict gets that of a faulty sandbox."""
+        with self._lock:
+            self._closed = True
+            servers = list(self._servers.values())
+            self._servers.clear()
+        for server in servers:
+            server.close()
 
     def judge(self, program: Program) -> Report:
         """See `Judge.judge`."""
         held: dict[str, Any] = {"level": self.level}
-        if self._servers is None:
+        if self.level == "none":
             return Report("refused", reason=refusal(), **held)
         program = replace(program, code=unfenced(program.code, program.entry_point))
         try:
-            isolation, objection = isolation_of(program)
+            isolation, objection = _isolation_of(program)
             held["isolation"] = isolation
             source = with_given(program.tests, program.given, program.entry_point)
             program = replace(program, isolation=isolation, tests=source, given="")
@@ -111,10 +134,10 @@ class LocalJudge:
         if objection:
             return Report("refused", total=len(names), reason=f"the tests cannot be sealed: {objection}", **held)
         if isolation == "open" and self._open_verdicts == "refuse":
-            reason = f"{OPEN_REFUSED}{objection_to_copies(source, program.entry_point) or _NOT_PLAIN}"
-            return Report("refused", total=len(names), reason=reason, **held)
+            objection = objection_to_copies(source, program.entry_point) or "they do more than compare plain data"
+            return Report("refused", total=len(names), reason=f"{OPEN_REFUSED}{objection}", **held)
         try:
-            verdict = self._pool.judge(program, names)
+            verdict = self._run(program, names)
         except SlotLostError as error:
             unfinished = [{"outcome": "died"}] * len(names)
             verdict = {"status": "died", "reason": f"ended the sandbox twice: {error}", "tests": unfinished}
@@ -131,13 +154,85 @@ class LocalJudge:
         passed = sum(test.outcome == "passed" for test in tests)
         return Report(passed=passed, total=len(tests), tests=tests, **verdict, **held)
 
+    def server(self, tier: int = 0) -> ForkServer:
+        """The server that has imported the first `tier` modules, started if there is none."""
+        with self._lock:
+            if tier not in self._servers:
+                self._servers[tier] = self._start(self._slots_per_server, tier)
+            return self._servers[tier]
 
-def isolation_of(program: Program) -> tuple[Isolation, str]:
-    """How a program is to be judged, and what in its tests stands in the way of that.
+    def _run(self, program: Program, names: Sequence[str]) -> dict[str, Any]:
+        """The verdict on a program with the tests `names`; see `ForkServer.judge`.
 
-    Raises:
-        SyntaxError, ValueError: the tests are not Python.
-    """
+        Raises:
+            SlotLostError: the program ended the process that watched it, twice.
+            InfrastructureError: no server could be started or kept.
+        """
+        tier = self._tier(program)
+        slot = self._slots.get()
+        try:
+            server = self.server(tier)
+            try:
+                return server.judge(slot, program, names)
+            except SlotLostError as error:
+                lost = error
+                with self._lock:
+                    if dead := self._servers.get(tier) is server and not server.alive():
+                        del self._servers[tier]
+                if dead:
+                    server.close()
+        finally:
+            self._slots.put(slot)
+        for _ in range(_TRIES if self._bubblewrap else 1):
+            alone = self._start(1, tier)
+            try:
+                return alone.judge(0, program, names)
+            except SlotLostError as error:
+                lost = error
+            finally:
+                alone.close()
+        if self._bubblewrap:  # in namespaces it cannot have been the program's doing
+            raise InfrastructureError("sandbox", f"lost {_TRIES + 1} times: {lost}")
+        raise lost
+
+    def _tier(self, program: Program) -> int:
+        text = f"{program.code} {program.tests}"
+        needed = (
+            i
+            for i, module in reversed(list(enumerate(self._preload, 1)))
+            if all(name in text and re.search(rf"\b{name}\b", text) for name in module.split("."))
+        )
+        return next(needed, 0)
+
+    def _start(self, slots: int, tier: int) -> ForkServer:
+        """A fork server that has judged a program of ours rightly; else its faults would look like zeros.
+
+        Started again where somebody killed it meanwhile.
+        """
+        reason = ""
+        for _ in range(_TRIES):
+            if self._closed:
+                raise InfrastructureError("sandbox", "the sandbox was closed")
+            server: ForkServer | None = None
+            try:
+                server = ForkServer(slots, self.limits, self._preload[:tier], self._bubblewrap, self.packages)
+                verdict = server.judge(0, _SELF_TEST, list_tests(_SELF_TEST.tests))
+            except SlotLostError as error:
+                reason = str(error)
+                if server is not None:
+                    server.close()
+                continue
+            found = [(test["outcome"], test["message"]) for test in verdict.get("tests", ())]
+            if verdict["status"] == "ok" and found == [("passed", ""), ("failed", "AssertionError: 3 != 4")]:
+                return server
+            server.close()
+            reason = f"{verdict['status']} {verdict['reason']}"
+            break
+        raise InfrastructureError("sandbox", f"the sandbox cannot run programs here: {reason}")
+
+
+def _isolation_of(program: Program) -> tuple[Isolation, str]:
+    """How a program is to be judged, and what in its tests stands in the way of that. Raises as `list_tests` does."""
     if program.isolation == "open":
         return "open", ""
     tests, entry_point = program.tests, program.entry_point

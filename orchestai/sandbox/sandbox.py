@@ -7,7 +7,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from importlib.util import find_spec
 from queue import SimpleQueue
 from types import TracebackType
@@ -27,26 +26,13 @@ _VERDICTS: dict[SandboxConfig, OrderedDict[Program, Report]] = {}
 by the stages of a run, share them."""
 
 
-def _local(
-    workers: int,
-    limits: Limits,
-    preload: Sequence[str],
-    strictness: Strictness,
-    packages: Sequence[str],
-    open_verdicts: OpenVerdicts,
-) -> Judge:
-    from orchestai.sandbox.local_judge import LocalJudge
-
-    return LocalJudge(workers, limits, preload, strictness, packages, open_verdicts)
-
-
 class Sandbox:
     """Judges programs in forked processes. Safe to use from many threads and tasks.
 
     Args:
         workers: programs that run at a time; further ones wait.
         limits: what one program may use.
-        preload: modules that programs often import, the lighter first; they are imported once. See `ServerPool`.
+        preload: modules that programs often import, the lighter first; they are imported once. See `LocalJudge`.
         packages: further modules that programs may import, beside the standard library, what suites name, `preload` and
             what all these need. Nothing else that is installed exists for them; without namespaces everything does.
         cache_size: verdicts kept in memory; a program that was judged before is not run again, unless its report is one
@@ -80,12 +66,14 @@ class Sandbox:
         open_verdicts: OpenVerdicts = "mark",
         verdicts: OrderedDict[Program, Report] | None = None,
     ) -> None:
-        self._make: Callable[[], Judge] = partial(
-            _local, workers, limits or Limits(), preload, strictness, packages, open_verdicts
-        )
-        self._when_needed = when_needed
+        def make() -> Judge:
+            from orchestai.sandbox.local_judge import LocalJudge
+
+            return LocalJudge(workers, limits or Limits(), preload, strictness, packages, open_verdicts)
+
+        self._make = make
         self._making = threading.Lock()
-        self._made = judge if judge or when_needed else self._make()
+        self._made = judge if judge or when_needed else make()
         self._cache_size = cache_size
         self._verdicts = OrderedDict() if verdicts is None else verdicts
         self._waiting: dict[Program, list[Callable[[Report | Exception], None]]] = {}
@@ -154,15 +142,21 @@ class Sandbox:
         """Judge `program`, waiting for the verdict."""
         answer: SimpleQueue[Report | Exception] = SimpleQueue()
         self._ask(program, answer.put)
-        return _verdict(answer.get())
+        if isinstance(found := answer.get(), Exception):
+            raise found
+        return found
 
     async def arun(self, program: Program) -> Report:
         """Judge `program` without blocking the event loop."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Report | Exception] = loop.create_future()
+        answer: asyncio.Future[Report] = loop.create_future()
 
         def settle(found: Report | Exception) -> None:
-            if not answer.done():
+            if answer.done():
+                return
+            if isinstance(found, Exception):
+                answer.set_exception(found)
+            else:
                 answer.set_result(found)
 
         def tell(found: Report | Exception) -> None:
@@ -170,16 +164,12 @@ class Sandbox:
                 loop.call_soon_threadsafe(settle, found)
 
         self._ask(program, tell)
-        return _verdict(await answer)
+        return await answer
 
     @property
     def server_pid(self) -> int:
-        """Process id of the fork server without preloaded modules, which is started if there is none."""
-        from orchestai.sandbox.local_judge import LocalJudge
-
-        judge = self._judging
-        assert isinstance(judge, LocalJudge), "programs run on other machines"
-        return judge.server_pid
+        """Process id of the fork server without preloaded modules, here; it is started if there is none."""
+        return int(self._judging.server().pid)  # type: ignore[attr-defined]
 
     def close(self) -> None:
         """End all that runs; programs without a verdict get `infra_error`."""
@@ -224,9 +214,3 @@ class Sandbox:
                 waiting = self._waiting.pop(program, [])
             for tell in waiting:
                 tell(found)
-
-
-def _verdict(found: Report | Exception) -> Report:
-    if isinstance(found, Exception):
-        raise found
-    return found

@@ -13,8 +13,7 @@ from orchestai.outcome import Scored
 from orchestai.sandbox import Limits, Program, Sandbox, local_judge
 from orchestai.sandbox.bubblewrap import Bubblewrap
 from orchestai.sandbox.inside.jail import processes
-from orchestai.sandbox.inside.judge.attempt import Attempt
-from orchestai.sandbox.inside.judge.test_process import TestProcess
+from orchestai.sandbox.inside.judge.attempt import Attempt, TestProcess
 from orchestai.sandbox.levels import find_namespaces
 from support.sandbox.programs import ADD, ADD_TESTS, case
 

@@ -21,8 +21,8 @@ UNREADABLE = """
 import sys
 def task_func():
     frame = sys._getframe()
-    while "host" not in frame.f_locals: frame = frame.f_back
-    frame.f_globals["_pickled"] = lambda answer: b"no pickle"
+    while "encode" not in frame.f_globals: frame = frame.f_back
+    frame.f_globals["encode"] = lambda answer: b"no pickle"
 """
 SLOTS = 2
 """Of a server for one worker; programs take turns on them."""

@@ -26,10 +26,6 @@ FORGERIES = {
         "from unittest import mock\ndef task_func(x): return [mock.ANY]",
         "assert task_func(1) == [4]",
     ),
-    "it is less and more": (
-        "class E:\n    def __lt__(s, o): return True\n    __gt__ = __lt__\ndef task_func(x): return E()",
-        "self.assertLess(task_func(1), 3)",
-    ),
     "it swallows the failure": (
         "class C:\n    def __enter__(s): return s\n    def __exit__(s, *a): return True\ndef task_func(x): return C()",
         "with task_func(1) as one: self.assertEqual(one, 3)",

@@ -6,6 +6,12 @@ fork: its modules import the standard library and each other (relatively), nothi
 
 from typing import Any
 
+
+def words(text: str) -> frozenset[str]:
+    """Names, one after the other in a text."""
+    return frozenset(text.split())
+
+
 AT_FORK: list[dict[str, Any]] = []
 """Arguments of `os.register_at_fork` that the program's processes are to call it with."""
 MOST_WALLS = 5

@@ -14,22 +14,17 @@ import fractions
 import sys
 import unittest
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from orchestai.sandbox.static.test_discovery import ALIASES, free_names, parsed
+from orchestai.sandbox.inside import words
+from orchestai.sandbox.static.test_discovery import ALIASES, DEFINITIONS, free_names, parsed
 from orchestai.sandbox.static.watched import mentions, names_from
 
-_STATELESS_MODULES = frozenset(
-    (
-        *("unittest", "math", "cmath", "bisect", "heapq", "itertools", "collections", "copy", "functools", "string"),
-        *("typing",),
-    )
-)
-_PLAIN_MODULES = _STATELESS_MODULES.union(
-    ("datetime", "decimal", "fractions", "json", "re", "statistics", "operator", "numpy", "pandas"),
-    ("random", "textwrap", "time", "sys", "os", "csv", "__future__"),
+_STATELESS_MODULES = words("unittest math cmath bisect heapq itertools collections copy functools string typing")
+_PLAIN_MODULES = _STATELESS_MODULES | words(
+    "datetime decimal fractions json re statistics operator numpy pandas random textwrap time sys os csv __future__"
 )
 _VALUES: tuple[Any, ...] = (
     *(str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset, range),
@@ -38,58 +33,38 @@ _VALUES: tuple[Any, ...] = (
 )
 _ASSERTIONS = {name for name in dir(unittest.TestCase) if name.startswith("assert")}
 _PLAIN_METHODS = frozenset(name for cls in _VALUES for name in dir(cls) if callable(getattr(cls, name)))
-_PLAIN_FACTS = frozenset(
-    (*(name for cls in _VALUES for name in dir(cls) if not callable(getattr(cls, name))), "args", "exception")
-)
+_PLAIN_FACTS = {name for cls in _VALUES for name in dir(cls)} - _PLAIN_METHODS | {"args", "exception"}
 """What values of plain classes have: methods, and what they hold."""
-_OUTLASTING = frozenset(
-    (
-        *("open", "input", "vars", "type", "__builtins__", "IsolatedAsyncioTestCase", "update_wrapper", "wraps"),
-        *("installHandler", "registerResult", "addModuleCleanup"),
-    )
+_OUTLASTING = words(
+    "open input vars type __builtins__ IsolatedAsyncioTestCase update_wrapper wraps installHandler registerResult "
+    "addModuleCleanup"
 )
 """Names of what leaves something in a process, or leads to what does."""
-_OF_TABLES = frozenset(
-    (
-        *("shape", "dtype", "dtypes", "columns", "index", "iloc", "loc", "values", "size", "ndim", "T", "empty", "at"),
-        *("tolist", "to_dict", "equals", "sum", "mean", "std", "var", "min", "max", "all", "any", "round", "astype"),
-        *("isnull", "isna", "notnull", "notna", "reset_index", "sort_values", "to_numpy", "flatten", "dot", "name"),
-        *("iat", "head", "tail", "nunique", "unique", "item", "issubset", "median", "dropna", "fillna", "duplicated"),
-    )
+_OF_TABLES = words(
+    "shape dtype dtypes columns index iloc loc values size ndim T empty at tolist to_dict equals sum mean std var min "
+    "max all any round astype isnull isna notnull notna reset_index sort_values to_numpy flatten dot name iat head "
+    "tail nunique unique item issubset median dropna fillna duplicated"
 )
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_WORLD = frozenset(
-    (
-        *("mock", "patch", "logging", "assertLogs", "assertNoLogs", "assertWarns", "assertWarnsRegex"),
-        *("catch_warnings", "environ", "environb", "getenv", "putenv", "unsetenv", "chdir", "fchdir", "stdin", "argv"),
-        *("setattr", "delattr", "globals", "redirect_stdout", "redirect_stderr", "stdout", "stderr", "signal"),
-        *("setlocale", "localcontext", "getcontext", "setcontext", "tzset"),
-    )
+_WORLD = words(
+    "mock patch logging assertLogs assertNoLogs assertWarns assertWarnsRegex catch_warnings environ environb getenv "
+    "putenv unsetenv chdir fchdir stdin argv setattr delattr globals redirect_stdout redirect_stderr stdout stderr "
+    "signal setlocale localcontext getcontext setcontext tzset"
 )
 """Names of what tests patch, set, or have the program change or say, beside its results."""
-_EVALUATING = frozenset(
-    (
-        *("eval", "exec", "compile", "query", "format", "format_map", "dictConfig", "fileConfig", "import_module"),
-        *("__import__", "run_path", "run_module", "spec_from_file_location", "exec_module", "pickle", "cPickle"),
-        *("read_pickle", "dill", "joblib", "cloudpickle", "shelve", "marshal", "jsonpickle", "yaml", "allow_pickle"),
-        *("sympify", "parse_expr", "parse_latex", "S", "evaluate", "numexpr", "subprocess", "Popen", "system"),
-        *("popen", "memmap", "load_library", "CDLL", "ctypes", "load_extension", "multiprocessing", "load_model"),
-        *("torch", "inspect", "getsource", "attrgetter", "methodcaller", "get_type_hints", "timeit", "getattr"),
-    )
+_EVALUATING = words(
+    "eval exec compile query format format_map dictConfig fileConfig import_module __import__ run_path run_module "
+    "spec_from_file_location exec_module pickle cPickle read_pickle dill joblib cloudpickle shelve marshal jsonpickle "
+    "yaml allow_pickle sympify parse_expr parse_latex S evaluate numexpr subprocess Popen system popen memmap "
+    "load_library CDLL ctypes load_extension multiprocessing load_model torch inspect getsource attrgetter "
+    "methodcaller get_type_hints timeit getattr"
 )
 """Names of what may run, look up or rebuild what a text, a file or a name of the program's says."""
-_ONE_BY_ONE = frozenset(("next", "islice", "anext", "aiter", "takewhile", "callable", "hasattr"))
+_ONE_BY_ONE = words("next islice anext aiter takewhile callable hasattr")
 _BEYOND = (ast.Yield, ast.YieldFrom, ast.AsyncWith, ast.AsyncFor, ast.Global, ast.Nonlocal)
-_BEHIND = frozenset(
-    ("__cause__", "__context__", "__notes__", "__traceback__", "__closure__", "__code__", "__wrapped__")
-)
-_FILTERS = frozenset(("simplefilter", "filterwarnings"))
-_CHANGING = frozenset(
-    (
-        *("add", "append", "appendleft", "clear", "discard", "extend", "extendleft", "insert", "pop", "popitem"),
-        *("popleft", "put", "remove", "reverse", "rotate", "setdefault", "sort", "update", "send", "throw", "close"),
-        *("drop_duplicates", "fill", "resize", "set", "write", "put_nowait", "move_to_end", "subtract"),
-    )
+_BEHIND = words("__cause__ __context__ __notes__ __traceback__ __closure__ __code__ __wrapped__")
+_CHANGING = words(
+    "add append appendleft clear discard extend extendleft insert pop popitem popleft put remove reverse rotate "
+    "setdefault sort update send throw close drop_duplicates fill resize set write put_nowait move_to_end subtract"
 )
 """Methods that change what they are of."""
 
@@ -107,14 +82,15 @@ def objection_to_copies(source: str, entry_point: str) -> str:
     for node in (*nodes[ast.Import], *nodes[ast.ImportFrom]):
         origin = getattr(node, "module", None) or ""
         names.update(part for alias in node.names for part in (*origin.split("."), *alias.name.split(".")))
-    if "format" in names and not _formats_text_of_the_program(nodes):
-        names.discard("format")
+    if all(isinstance(node.value, ast.Constant) for node in nodes[ast.Attribute] if node.attr == "format"):
+        names.discard("format")  # of a text of the tests' own
     if found := (names - {entry_point}) & (_WORLD | _EVALUATING | _BEHIND):
         return f"they name {min(found)}"
     if any(_dotted(node) in ("sys.path", "sys.modules", "os.sys") for node in nodes[ast.Attribute]):
         return "they use sys.path or sys.modules"
-    if any(_last_name(call.func) in _FILTERS and not _ignores(call) for call in nodes[ast.Call]):
-        return "they filter warnings"
+    for call in nodes[ast.Call]:
+        if _last_name(call.func) in ("simplefilter", "filterwarnings") and "'ignore'" not in ast.unparse(call):
+            return "they filter warnings"
     return _Exchange(nodes, entry_point).objection()
 
 
@@ -131,9 +107,12 @@ def only_calls_and_compares(source: str, entry_point: str, given: Collection[str
     known = {entry_point, *given, *ALIASES}
     if not known.issuperset(free_names(source)):
         return False
-    if any(nodes[kind] for kind in _BEYOND) or not all(map(_is_assertion_block, nodes[ast.With])):
+    blocks = {name for node in nodes[ast.With] for name in _enters(node)}
+    if any(nodes[kind] for kind in _BEYOND) or not blocks <= {"assertRaises", "assertRaisesRegex", "subTest"}:
         return False
-    if not all(_is_plain_import(node) for kind in (ast.Import, ast.ImportFrom) for node in nodes[kind]):
+    imports = [alias.name for node in nodes[ast.Import] for alias in node.names]
+    imports += [node.module or node.names[0].name for node in nodes[ast.ImportFrom]]
+    if any(name.partition(".")[0] not in _PLAIN_MODULES for name in imports):
         return False
     modules = {alias.asname or alias.name for node in nodes[ast.Import] for alias in node.names}
     modules |= {"self", "cls", *ALIASES, *given}
@@ -168,11 +147,6 @@ def is_self_contained(source: str, entry_point: str) -> bool:
     )
 
 
-def _formats_text_of_the_program(nodes: Mapping[type, Sequence[Any]]) -> bool:
-    of = [node.value for node in nodes[ast.Attribute] if node.attr == "format"]
-    return not all(isinstance(value, ast.Constant) for value in of)
-
-
 class _Exchange:
     """What goes to the program and what comes of it, by names."""
 
@@ -192,48 +166,39 @@ class _Exchange:
     def objection(self) -> str:
         if any(self._changes(node) for node in self._changed_places()):
             return "they change what the program got or gave"
-        for node in self._nodes[ast.Compare]:
-            if any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops) and not any(
-                map(_is_single, (node.left, *node.comparators))
-            ):
-                return "they ask whether two things are the same one"
-        for call in self._nodes[ast.Call]:
-            if _last_name(call.func) in ("assertIs", "assertIsNot", "id") and not any(map(_is_single, call.args)):
-                return "they ask whether two things are the same one"
+        compares = [
+            one for one in self._nodes[ast.Compare] if any(isinstance(op, (ast.Is, ast.IsNot)) for op in one.ops)
+        ]
+        asks = [call for call in self._nodes[ast.Call] if _last_name(call.func) in ("assertIs", "assertIsNot", "id")]
+        same = [*((one.left, *one.comparators) for one in compares), *(call.args for call in asks)]
+        if any(not any(map(_is_single, some)) for some in same):
+            return "they ask whether two things are the same one"
         return ""
 
     def is_plain(self) -> bool:
         """Whether nothing but plain data can be meant by what is given and what comes back."""
+        asserted = [call for call in self._nodes[ast.Call] if _last_name(call.func).startswith("assert")]
+        asked = {call.func for call in self._calls} | {arg for call in asserted for arg in call.args}
+        others = [call.func for call in self._nodes[ast.Call] if call not in self._calls]
+        others = [func for func in others if not isinstance(func, ast.Attribute)]  # methods are another question
         return not (
             any(self._gives_more_than_data(call) for call in self._calls)
-            or any(self._calls_an_answer(call) for call in self._nodes[ast.Call])
-            or any(_expects_failure(block) and not self._asks(block) for block in self._nodes[ast.With])
+            or any(mentions(func, self._answers | {self._entry_point}) for func in others)
+            or any(
+                any(name.startswith("assertRaises") for name in _enters(block))
+                and not any(node in self._calls for node in ast.walk(block))
+                for block in self._nodes[ast.With]
+            )
             or any(
                 _last_name(call.func) in _ONE_BY_ONE and any(map(self._is_answer, call.args))
                 for call in self._nodes[ast.Call]
             )
             or any(self._is_answer(node.left) and self._is_answer(node.right) for node in self._nodes[ast.BinOp])
-            or any(node.id == self._entry_point and node not in self._asked() for node in self._nodes[ast.Name])
+            or any(node.id == self._entry_point and node not in asked for node in self._nodes[ast.Name])
         )
-
-    def _asked(self) -> set[ast.expr]:
-        return {call.func for call in self._calls} | {
-            arg for call in self._nodes[ast.Call] if _last_name(call.func).startswith("assert") for arg in call.args
-        }
-
-    def _calls_an_answer(self, call: ast.Call) -> bool:
-        """Whether it calls what the program gave, or what that holds; methods of it are another question."""
-        return (
-            call not in self._calls
-            and not isinstance(call.func, ast.Attribute)
-            and mentions(call.func, self._answers | {self._entry_point})
-        )
-
-    def _asks(self, node: ast.AST) -> bool:
-        return any(one in self._calls for one in ast.walk(node))
 
     def _gives_more_than_data(self, call: ast.Call) -> bool:
-        own = {node.name for kind in (*_FUNCTIONS, ast.ClassDef) for node in self._nodes[kind]}
+        own = {node.name for kind in DEFINITIONS for node in self._nodes[kind]}
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
         return any(
             isinstance(node, (ast.Lambda, ast.GeneratorExp))
@@ -251,15 +216,13 @@ class _Exchange:
             isinstance(node, ast.Name) and node.id in self._answers
         )
 
-    def _changed_places(self) -> Iterator[ast.expr]:
+    def _changed_places(self) -> list[ast.expr]:
         """What tests change: of `a.b[0].append(1)` it is `a.b[0]`."""
-        for call in self._nodes[ast.Call]:
-            if isinstance(call.func, ast.Attribute) and call.func.attr in _CHANGING:
-                yield call.func.value
-        targets = [target for node in self._nodes[ast.Assign] for target in node.targets]
+        targets = [target for kind in (ast.Assign, ast.Delete) for node in self._nodes[kind] for target in node.targets]
         targets += [node.target for node in self._nodes[ast.AugAssign]]
-        targets += [target for node in self._nodes[ast.Delete] for target in node.targets]
-        yield from (target.value for target in targets if isinstance(target, (ast.Attribute, ast.Subscript)))
+        targets = [target for target in targets if isinstance(target, (ast.Attribute, ast.Subscript))]
+        targets += [call.func for call in self._nodes[ast.Call] if getattr(call.func, "attr", "") in _CHANGING]
+        return [target.value for target in targets]
 
     def _changes(self, place: ast.expr) -> bool:
         return any(place.lineno > self._first.get(name, sys.maxsize) for name in _names_in(place)) or any(
@@ -267,12 +230,9 @@ class _Exchange:
         )
 
 
-_MAKERS = frozenset(
-    (
-        *("iter", "open", "map", "filter", "zip", "enumerate", "reversed", "StringIO", "BytesIO", "partial", "object"),
-        *("Random", "default_rng", "RandomState", "count", "cycle", "repeat", "chain", "islice", "tee", "namedtuple"),
-        *("type", "property", "attrgetter", "itemgetter", "Lock", "Event", "Queue", "connect", "socket"),
-    )
+_MAKERS = words(
+    "iter open map filter zip enumerate reversed StringIO BytesIO partial object Random default_rng RandomState count "
+    "cycle repeat chain islice tee namedtuple type property attrgetter itemgetter Lock Event Queue connect socket"
 )
 """What makes things that are no plain data."""
 
@@ -280,32 +240,13 @@ _MAKERS = frozenset(
 def _is_plain_attribute(node: ast.Attribute, modules: Collection[str], called: Collection[ast.expr]) -> bool:
     if isinstance(node.value, ast.Name) and node.value.id in modules:
         return True
-    if node.attr.startswith("_"):
-        return False
-    if node.attr in _OF_TABLES or node.attr in _PLAIN_FACTS or node.attr in _ASSERTIONS:
-        return True
-    return node.attr in _PLAIN_METHODS and node in called
+    known = node.attr in _OF_TABLES | _PLAIN_FACTS | _ASSERTIONS or (node.attr in _PLAIN_METHODS and node in called)
+    return known and not node.attr.startswith("_")
 
 
-def _is_plain_import(node: ast.Import | ast.ImportFrom) -> bool:
-    origin = getattr(node, "module", None)
-    names = [origin] if origin else [alias.name for alias in node.names]
-    return all(name.partition(".")[0] in _PLAIN_MODULES for name in names)
-
-
-def _is_assertion_block(node: ast.With) -> bool:
-    calls = [item.context_expr for item in node.items]
-    return all(
-        isinstance(call, ast.Call) and _last_name(call.func) in ("assertRaises", "assertRaisesRegex", "subTest")
-        for call in calls
-    )
-
-
-def _expects_failure(node: ast.With) -> bool:
-    return any(
-        _last_name(getattr(item.context_expr, "func", item.context_expr)).startswith("assertRaises")
-        for item in node.items
-    )
+def _enters(node: ast.With) -> set[str]:
+    """Names of what is called for a block."""
+    return {_last_name(getattr(item.context_expr, "func", item.context_expr)) for item in node.items}
 
 
 def _is_single(node: ast.expr) -> bool:
@@ -315,12 +256,6 @@ def _is_single(node: ast.expr) -> bool:
         or (isinstance(node, ast.Call) and _last_name(node.func) == "type")
         or _dotted(node) in ("np.nan", "pd.NaT", "pd.NA", "np.bool_", "np.int64", "np.float64")
     )
-
-
-def _ignores(call: ast.Call) -> bool:
-    """Whether a filter of warnings only keeps them from being printed."""
-    given = [*call.args, *(keyword.value for keyword in call.keywords)]
-    return any(isinstance(action, ast.Constant) and action.value == "ignore" for action in given)
 
 
 def _names_in(*nodes: ast.AST) -> set[str]:

@@ -21,7 +21,7 @@ from orchestai.text.syntax import parse_python
 
 ALIASES = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot", "sns": "seaborn"}
 """Names that mean these modules, whatever a program makes of them."""
-_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @lru_cache(maxsize=16)
@@ -51,12 +51,8 @@ def list_tests(source: str) -> tuple[str, ...]:
         SyntaxError: `source` is not Python.
     """
     classes = {node.name: node for node in parsed(source)[0].body if isinstance(node, ast.ClassDef)}
-    return tuple(
-        f"{name}.{method}"
-        for name, node in classes.items()
-        if _is_test_case(node, classes)
-        for method in _test_methods(node, classes)
-    )
+    found = {name: _methods(node, classes) for name, node in classes.items()}
+    return tuple(f"{name}.{method}" for name, (is_case, methods) in found.items() if is_case for method in methods)
 
 
 @lru_cache(maxsize=1024)
@@ -68,15 +64,19 @@ def packed(source: str, names: tuple[str, ...], entry_point: str, isolation: Iso
     """
     tree, nodes = parsed(source)
     free = {*free_names(source), entry_point}
+    meant = _meant(source, free) if isolation == "open" else {}
     if isolation == "open":
-        tree = watched(source, free - _meant(source, free).keys(), entry_point)
+        tree = watched(source, free - meant.keys(), entry_point)
     # Without `optimize`, they would have no `assert` where this process was started with -O.
     code = compile(tree, "tests.py", "exec", dont_inherit=True, optimize=0)
-    meant = tuple(sorted(_meant(source, free).items())) if isolation == "open" else ()
+    modules = {alias.name for node in nodes[ast.Import] for alias in node.names}
+    modules |= {node.module for node in nodes[ast.ImportFrom] if node.module and not node.level}
+    modules -= {"unittest", "this", "antigravity"}
     sets = {node.attr for node in nodes[ast.Attribute] if isinstance(node.ctx, ast.Store)}
-    return marshal.dumps(
-        tuple(Suite(source, code, names, _imported(source), meant, tuple(sorted(sets)), _bound_by_imports(tree)))
-    )
+    imports = [alias for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names]
+    bound = tuple(_bound(alias) for alias in imports if alias.name != "*")
+    parts = tuple(sorted(modules)), tuple(sorted(meant.items())), tuple(sorted(sets)), bound
+    return marshal.dumps(tuple(Suite(source, code, names, *parts)))
 
 
 @lru_cache(maxsize=512)
@@ -98,8 +98,8 @@ def with_given(source: str, given: str, entry_point: str) -> str:
     free = {*free_names(source)} - {entry_point}
     head = []
     for node in _statements(given):
-        bound = {one.asname or one.name.partition(".")[0] for one in ast.walk(node) if isinstance(one, ast.alias)}
-        if isinstance(node, _NAMED) and node.name != entry_point:
+        bound = {_bound(one) for one in ast.walk(node) if isinstance(one, ast.alias)}
+        if isinstance(node, DEFINITIONS) and node.name != entry_point:
             bound = {node.name}
         elif not isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign)):
             continue
@@ -138,9 +138,9 @@ def _meant(source: str, free: Collection[str]) -> dict[str, tuple[str, str]]:
 
 def names_of(given: str, entry_point: str) -> tuple[str, ...]:
     """What the source that begins a program defines or imports, beside the entry point."""
-    nodes = [one for node in _statements(given) for one in ast.walk(node)]
-    found = {one.asname or one.name.partition(".")[0] for one in nodes if isinstance(one, ast.alias)}
-    found |= {one.name for one in _statements(given) if isinstance(one, _NAMED)}
+    nodes = _statements(given)
+    found = {_bound(one) for node in nodes for one in ast.walk(node) if isinstance(one, ast.alias)}
+    found |= {node.name for node in nodes if isinstance(node, DEFINITIONS)}
     return tuple(sorted(found - {entry_point}))
 
 
@@ -165,43 +165,25 @@ def free_names(source: str) -> tuple[str, ...]:
     _, nodes = parsed(source)
     for node in nodes[ast.Name]:
         (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
-    bound.update(node.name for kind in (*_NAMED, ast.ExceptHandler) for node in nodes[kind] if node.name)
+    bound.update(node.name for kind in (*DEFINITIONS, ast.ExceptHandler) for node in nodes[kind] if node.name)
     bound.update(node.arg for node in nodes[ast.arg])
-    bound.update((node.asname or node.name).partition(".")[0] for node in nodes[ast.alias])
+    bound.update(map(_bound, nodes[ast.alias]))
     return tuple(sorted(used - bound))
 
 
-def _imported(source: str) -> tuple[str, ...]:
-    """Modules that a source imports, anywhere."""
-    nodes = parsed(source)[1]
-    found = {alias.name for node in nodes[ast.Import] for alias in node.names}
-    found |= {node.module for node in nodes[ast.ImportFrom] if node.module and not node.level}
-    return tuple(sorted(found - {"unittest", "this", "antigravity"}))
+def _bound(alias: ast.alias) -> str:
+    """The name that an import binds."""
+    return alias.asname or alias.name.partition(".")[0]
 
 
-def _bound_by_imports(tree: ast.Module) -> tuple[str, ...]:
-    """Names that the imports at the top of a source bind."""
-    nodes = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
-    return tuple(one.asname or one.name.partition(".")[0] for node in nodes for one in node.names if one.name != "*")
-
-
-def _base_names(node: ast.ClassDef) -> list[str]:
-    return [ast.unparse(base).rpartition(".")[2] for base in node.bases]
-
-
-def _is_test_case(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> bool:
-    return any(
-        _is_test_case(classes[base], classes) if base in classes and base != node.name else base.endswith("TestCase")
-        for base in _base_names(node)
-    )
-
-
-def _test_methods(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> dict[str, None]:
-    methods: dict[str, None] = {}
-    for base in _base_names(node):
+def _methods(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> tuple[bool, dict[str, None]]:
+    """Whether a class is a test case, and the tests that it has, of its bases first."""
+    is_case, methods = False, dict[str, None]()
+    for base in (ast.unparse(base).rpartition(".")[2] for base in node.bases):
         if base in classes and base != node.name:
-            methods |= _test_methods(classes[base], classes)
-    for item in node.body:
-        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name.startswith("test"):
-            methods[item.name] = None
-    return methods
+            one_is, inherited = _methods(classes[base], classes)
+            is_case, methods = is_case or one_is, methods | inherited
+        else:
+            is_case = is_case or base.endswith("TestCase")
+    own = [item for item in node.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return is_case, methods | {item.name: None for item in own if item.name.startswith("test")}

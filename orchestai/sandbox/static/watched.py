@@ -58,17 +58,17 @@ def rest_on_helpers(source: str, of_program: Collection[str], entry_point: str) 
 
 def names_from(nodes: Sequence[ast.AST], first: Collection[str], never: Collection[str] = ()) -> set[str]:
     """Names, and `.attributes`, that are given what mentions one of the `first`, and so on; these among them."""
-    found = set(first)
-    while True:
-        more = set(found)
-        for node in nodes:
-            value = getattr(node, "value", None) if isinstance(node, _BINDINGS) else getattr(node, "iter", None)
-            if isinstance(value, ast.expr) and not isinstance(value, ast.Compare) and mentions(value, found):
-                targets = getattr(node, "targets", None) or [node.target]  # type: ignore[attr-defined]
-                more |= stored(*targets)
-        if more - set(never) == found:
-            return found
-        found = more - set(never)
+    given = []
+    for node in nodes:
+        value = getattr(node, "value", None) if isinstance(node, _BINDINGS) else getattr(node, "iter", None)
+        if isinstance(value, ast.expr) and not isinstance(value, ast.Compare):
+            targets = getattr(node, "targets", None) or [node.target]  # type: ignore[attr-defined]
+            given.append((value, set(map(_stored, (one for target in targets for one in ast.walk(target))))))
+    found, more = set[str](), set(first)
+    while more != found:
+        found = more
+        more = found.union(*(names for value, names in given if mentions(value, found))) - set(never) - {""}
+    return found
 
 
 def mentions(node: ast.AST, names: Collection[str]) -> bool:
@@ -78,14 +78,11 @@ def mentions(node: ast.AST, names: Collection[str]) -> bool:
     )
 
 
-def stored(*targets: ast.AST) -> set[str]:
-    found = set()
-    for node in (one for target in targets for one in ast.walk(target)):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found.add(f".{node.attr}")
-    return found
+def _stored(node: ast.AST) -> str:
+    """The name, or the `.attribute`, that is set where `node` stands; empty if none is."""
+    if not isinstance(getattr(node, "ctx", None), ast.Store):
+        return ""
+    return node.id if isinstance(node, ast.Name) else f".{node.attr}" if isinstance(node, ast.Attribute) else ""
 
 
 def _report(name: str, *args: ast.expr) -> ast.Call:
@@ -102,11 +99,8 @@ class _Ends(ast.NodeTransformer):
         return node if isinstance(node, ast.expr) else super().visit(node)
 
     def visit_body(self, method: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        method.body = [found for node in method.body for found in self._listed(self.visit(node))]
+        self.generic_visit(method)
         method.body.append(ast.Expr(self._report))
-
-    def _listed(self, found: ast.AST | list[ast.AST]) -> list[ast.stmt]:
-        return found if isinstance(found, list) else [found]  # type: ignore[list-item, return-value]
 
     def visit_With(self, node: ast.With) -> ast.AST:
         """A `subTest` swallows what ends it; whether it came to its end is another question."""
@@ -122,7 +116,7 @@ class _Ends(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         return node
 
-    visit_AsyncFunctionDef = visit_Lambda = visit_ClassDef = visit_FunctionDef  # type: ignore[assignment]  # noqa: N815  # noqa: N815  # noqa: N815
+    visit_AsyncFunctionDef = visit_ClassDef = visit_FunctionDef  # type: ignore[assignment]  # noqa: N815
 
 
 def _may_fail(node: ast.AST) -> bool:
@@ -172,7 +166,7 @@ class _Reports(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
-        if len(node.ops) > 1 or isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+        if len(node.ops) > 1 or not isinstance(node.ops[0], (ast.Eq, ast.In)):
             return node
         return _report("compare", ast.Constant(type(node.ops[0]).__name__), node.left, node.comparators[0])
 

@@ -9,16 +9,16 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-MAX_MESSAGE = 300
-_IMPORTED = frozenset(
-    (
-        *("asyncio.exceptions", "binascii", "configparser", "csv", "decimal", "http.client", "json.decoder", "queue"),
-        *("re", "shutil", "socket", "sqlite3", "ssl", "statistics", "struct", "subprocess", "tarfile", "urllib.error"),
-        *("xml.etree.ElementTree", "xml.parsers.expat", "zipfile", "zlib"),
-    )
+from .. import words
+
+MAX_MESSAGE, MAX_OUTPUT = 300, 2000
+"""Characters kept of why a test failed, and of what it prints."""
+_IMPORTED = words(
+    "asyncio.exceptions binascii configparser csv decimal http.client json.decoder queue re shutil socket sqlite3 ssl "
+    "statistics struct subprocess tarfile urllib.error xml.etree.ElementTree xml.parsers.expat zipfile zlib"
 )
 """Modules of the library that may be imported for an exception; of its others those that the tests have imported."""
-_NEVER = frozenset(("unittest", "test", "doctest", "pytest", "__test__", __name__.partition(".")[0]))
+_NEVER = words("unittest test doctest pytest __test__") | {__name__.partition(".")[0]}
 """Packages whose exceptions mean something to who judges, or that are the program's."""
 _FACTS = {SystemExit: ("code",), OSError: ("errno", "strerror", "filename"), UnicodeError: ("reason", "start", "end")}
 
@@ -76,7 +76,10 @@ def put_together(facts: Any) -> BaseException | None:
                 and not attribute.startswith("_")
                 and not callable(getattr(error, attribute, None))
             ):
-                _set(error, attribute, value)
+                try:
+                    setattr(error, attribute, value)
+                except (AttributeError, TypeError, ValueError):
+                    error.__dict__[attribute] = value
         return error if _says(error) == text else _saying(cls, error, text)
     return None
 
@@ -90,13 +93,6 @@ def _class(module: str, name: str) -> type[BaseException] | None:
     else:
         cls = getattr(sys.modules.get(module), name, None) if top not in _NEVER and not top.startswith("_") else None
     return cls if isinstance(cls, type) and issubclass(cls, BaseException) and cls.__module__ == module else None
-
-
-def _set(error: BaseException, name: str, value: Any) -> None:
-    try:
-        setattr(error, name, value)
-    except (AttributeError, TypeError, ValueError):
-        error.__dict__[name] = value
 
 
 def _says(error: BaseException) -> str | None:

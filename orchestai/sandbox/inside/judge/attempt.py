@@ -7,18 +7,18 @@ import select
 import signal
 import socket
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
-from ..ipc.wire import VerdictReader, open_verdict_pipe, send_line
+from ..ipc.wire import ChannelClosedError, LineReader, VerdictReader, open_verdict_pipe, send_line
 from ..jail import memory, processes
 from ..jail.limits import Jail
 from ..jail.processes import Usage
 from ..jail.shares import Shares
 from . import process_main
-from .proxy import CANDIDATE_GONE
-from .test_process import TestProcess
+from .proxy import CANDIDATE_GONE, LOAD_FAULTS
 
 _FIRST_COUNT_S, _COUNT_EVERY_S = 0.02, 0.1
 """Programs that fill memory as fast as they can end within three tenths of a second, and come again."""
@@ -27,8 +27,6 @@ _MAPS, _MAPS_EACH, _MOST_MAPS = 1 << 14, 1536, 1 << 17
 Each takes memory of the kernel that nothing counts, and time to look at and to take down."""
 _TO_END_S = 1.0
 _NEGLIGIBLE_S = 0.02
-_UNLOADABLE = ("syntax_error", "import_error", "no_entry_point", "memory")
-_Verdict: TypeAlias = dict[str, Any]
 _OUTCOMES = ("passed", "failed", "error", "skipped", "memory", "not_run")
 
 
@@ -36,12 +34,11 @@ class AbandonedError(Exception):
     """Whoever ordered the job is gone."""
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """What a slot knows of a program: descriptors of its files (it never reads them), and how to run it.
 
     `report` is where the tests' process writes what the slot must not know; see `VerdictWriter`. `self_contained`
-    tests need no process of their own; see `TestProcess`.
+    tests (`orchestai.sandbox.static.modes`) need no process of their own; see `TestProcess`.
     """
 
     code: int
@@ -53,8 +50,7 @@ class Job:
     self_contained: bool
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(NamedTuple):
     """How an attempt ended: `done`, `unloadable` with a status, or a fault that `timeout`, `died` or `memory` names.
 
     `lost`: a process of it was killed by somebody else than the program or the sandbox. `test` is the number of the
@@ -64,6 +60,70 @@ class Ending:
     kind: str
     reason: str = ""
     test: int | None = None
+
+
+class TestProcess:
+    """T, the process of a slot that runs the tests: forked and confined before there are any, and kept for the next
+    program where it is as good as new.
+
+    Self-contained tests change nothing that outlasts them, and look at nothing that those before them could have
+    changed. So one process runs the tests of many such programs, one after the other. All other tests get a process
+    that has run none, and it ends with them.
+
+    Attributes:
+        pid: of the process; None while there is none.
+        is_new: it has run no tests.
+        busy: it runs some, and has neither said that it is done with them nor closed its end.
+        waits: it can be given others.
+        peak_bytes: after `hear`, the most memory that it has held beyond what it was forked with.
+    """
+
+    def __init__(self, jail: Jail) -> None:
+        self._jail = jail
+        self.peak_bytes = 0
+        self._forgotten()
+
+    def _forgotten(self) -> None:
+        self.pid: int | None = None
+        self._orders: Any = None
+        self.busy, self.is_new, self.waits = False, True, False
+
+    def fileno(self) -> int:
+        """Becomes readable when it is done, or ends."""
+        return int(self._orders.fileno())
+
+    def be_ready(self) -> int:
+        """See that there is a process; its id. Raises OSError where there are no resources for another."""
+        self.peak_bytes = 0
+        if self.pid is None:
+            self._orders, theirs = socket.socketpair()
+            with theirs:
+                self.pid = self._jail.fork(partial(process_main.tests, theirs), (theirs.fileno(),), trusted=True)
+            self.waits = True
+        return self.pid
+
+    def give(self, order: dict[str, Any], files: Sequence[int]) -> None:
+        self.busy, self.is_new, self.waits = True, False, False
+        send_line(self._orders, order, files)
+
+    def hear(self) -> None:
+        """Take in that it is done, or that it ends."""
+        self.busy = False
+        with suppress(ChannelClosedError):
+            self.peak_bytes = LineReader(self._orders).read()[0]["peak_bytes"]
+            self.waits = True
+
+    def end(self) -> None:
+        """Raises RuntimeError if it cannot be ended."""
+        if self.pid is not None:
+            self._jail.end([self.pid])
+        self.forget()
+
+    def forget(self) -> None:
+        """It has ended."""
+        if self._orders is not None:
+            self._orders.close()
+        self._forgotten()
 
 
 class Attempt:
@@ -82,7 +142,7 @@ class Attempt:
     """
 
     def __init__(self, jail: Jail, limits: dict[str, Any], tests: TestProcess) -> None:
-        self.verdicts: dict[int, _Verdict] = {}
+        self.verdicts: dict[int, dict[str, Any]] = {}
         self.waited_s = self.cpu_s = 0.0
         self.peak_bytes = 0
         self._jail = jail
@@ -95,7 +155,7 @@ class Attempt:
         self._ended: dict[int, Usage] = {}
         self._endings: list[int] = []
         self._reader: VerdictReader | None = None
-        if jail.open(tests.sockets):  # T belongs to the disk and the network that it was forked in
+        if jail.open(0 if tests.pid is None else 2):  # T belongs to the disk and the network that it was forked in
             tests.end()
         self._inherited = processes.resident_bytes()
         self._prepared_s = 0.0
@@ -173,16 +233,20 @@ class Attempt:
                 raise AbandonedError
             if (ended := self._fate()) and not fate:
                 fate, cause_known_at = ended, time.monotonic() + _TO_END_S
-            if self._take_events():
+            for event in (events := self._reader.read()):
+                self._take(event)
+            if events:  # a stage (loading, a test) began or ended
                 stage = min(deadline, time.monotonic() + limits["test_s"])
-            if self._ending and not (self._ending.kind == "done" and self._awaits_tests(deadline)):
+            waits = self._tests.busy and self._tests.pid not in self._ended and time.monotonic() < deadline
+            if self._ending and not (self._ending.kind == "done" and waits):  # T is about to say that it has no more
                 return self._ending
             if self._ending is None and len(self.verdicts) == len(self._todo):
                 return Ending("done")
             now = time.monotonic()
             if fate and not self._ending and not (self._may_be_left_alone() and now < cause_known_at):
-                if self._was_killed():
-                    return replace(self._fault("died", fate), kind="lost")
+                killed = any(one.exit_code == -signal.SIGKILL for one in self._ended.values())
+                if killed and self._jail.shields_first:  # from outside of its namespace; or for its CPU time
+                    return self._fault("died", fate)._replace(kind="lost")
                 self._jail.check()
                 return self._fault("died", fate)
             if now >= stage:
@@ -232,10 +296,6 @@ class Attempt:
         self.peak_bytes = max(tests.peak_bytes, *(one.peak_bytes - self._inherited for one in used), 0)
         return True
 
-    def _awaits_tests(self, deadline: float) -> bool:
-        """Whether T, which has no more tests, is about to say so."""
-        return self._tests.busy and self._tests.pid not in self._ended and time.monotonic() < deadline
-
     def _fate(self) -> str:
         """How our processes that have ended did so; empty if all live. Reaps orphans on the way."""
         ended, _ = processes.reap()
@@ -263,10 +323,6 @@ class Attempt:
             and {one.exit_code for one in self._ended.values()} <= {0, CANDIDATE_GONE}
         )
 
-    def _was_killed(self) -> bool:
-        """Whether one of our processes was, from outside of the namespace whose first it is; or for its CPU time."""
-        return self._jail.shields_first and any(one.exit_code == -signal.SIGKILL for one in self._ended.values())
-
     def _excess(self, living: list[int]) -> tuple[str, str] | None:
         """The fault of having too many processes, or of all of them holding too much memory."""
         limits = self._limits
@@ -279,14 +335,6 @@ class Attempt:
         if memory.held_bytes(living, most) > most:
             return "memory", f"its processes together held more than {1.5 * limits['memory_mb']:g} MB"
         return None
-
-    def _take_events(self) -> bool:
-        """Take in what has arrived; True if a stage (loading, a test) began or ended."""
-        assert self._reader is not None
-        events = self._reader.read()
-        for event in events:
-            self._take(event)
-        return bool(events)
 
     def _take(self, event: dict[str, Any]) -> None:
         kind, test = event.get("event"), event.get("test")
@@ -309,7 +357,7 @@ class Attempt:
         if self._job.isolation == "open" and status == "tampered":
             return True
         may_be_broken = self._missing or self._job.isolation != "open"
-        return not self._loaded and (status in _UNLOADABLE or (status == "broken" and may_be_broken))
+        return not self._loaded and (status in LOAD_FAULTS or (status == "broken" and may_be_broken))
 
     def _fault(self, kind: str, reason: str) -> Ending:
         """A fault of the test that runs, or of the next one when none does (a class fixture, a thread)."""

@@ -15,27 +15,24 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, NoReturn
 
+from .. import words
 from ..ipc.values import NotPlainError
 
-_IMPORTERS = frozenset(("importlib._bootstrap", "importlib._bootstrap_external", "zipimport"))
+_IMPORTERS = words("importlib._bootstrap importlib._bootstrap_external zipimport")
 _RUNS_MODULE = "_call_with_frames_removed"
-_GENERATORS = frozenset(
-    (
-        *("attr", "collections", "dataclasses", "decorator", "enum", "matplotlib", "numpy", "pandas"),
-        *("scipy", "seaborn", "sklearn", "traitlets", "types", "unittest", __name__.partition(".")[0]),
-    )
-)
+_GENERATORS = words(
+    "attr collections dataclasses decorator enum matplotlib numpy pandas scipy seaborn sklearn traitlets types unittest"
+) | {__name__.partition(".")[0]}
 """Packages that write code of their own and run it, and no text of others."""
 _EVALUATORS = ("pandas.core.computation", "pandas.eval")
 """Modules in them that do run texts, by parsing them."""
-_RESOLVERS = frozenset(("yaml.constructor", "jsonpickle.unpickler", "logging.config"))
+_RESOLVERS = words("yaml.constructor jsonpickle.unpickler logging.config")
 """Modules that call whatever a text names; they import its module first."""
-_PICKLED = {
-    "_codecs": ("encode",),
-    "builtins": ("bytearray", "bytes", "complex", "dict", "frozenset", "list", "range", "set", "slice", "tuple"),
-    "collections": ("OrderedDict", "defaultdict", "deque"),
-    "datetime": ("date", "datetime", "time", "timedelta", "timezone"),
-}
+_PICKLED = words(
+    "_codecs.encode builtins.bytearray builtins.bytes builtins.complex builtins.dict builtins.frozenset builtins.list "
+    "builtins.range builtins.set builtins.slice builtins.tuple collections.OrderedDict collections.defaultdict "
+    "collections.deque datetime.date datetime.datetime datetime.time datetime.timedelta datetime.timezone"
+)
 _SYSTEM = ("/usr/lib", "/lib")
 _FIRST = 1
 """Process id in a namespace of its own, where `_HOME` can be written, and by nobody else."""
@@ -118,7 +115,7 @@ class Guard:
             _refuse(f"load the library {path}")
 
     def _check_pickled(self, _: FrameType, module: str, name: str) -> None:
-        if name not in _PICKLED.get(module, ()):
+        if f"{module}.{name}" not in _PICKLED:
             _refuse(f"unpickle {module}.{name}")
 
     def _is_trusted(self, path: Any) -> bool:

@@ -19,10 +19,9 @@ from typing import Any
 from .. import AT_FORK, PROGRAM, WATCH
 from ..ipc.wire import ChannelClosedError, LineReader, Suite, VerdictWriter, framed, read_whole, send_line
 from ..jail.limits import Meter
-from .candidate import serve
+from .candidate import MODULE, LoadError, load_candidate, new_module, run_code, serve
 from .guard import Guard
-from .loading import MODULE, LoadError, load_candidate, new_module, run_code
-from .proxy import connect
+from .proxy import Candidate
 from .testing import run_tests
 from .watch import Watch
 
@@ -38,7 +37,8 @@ def tests(orders: socket.socket) -> None:
 
     With `stay` in an order, it says when it is done and how much memory it has held, and waits for the next order.
     """
-    _be_forkable()
+    for hook in AT_FORK:
+        os.register_at_fork(**hook)
     gc.freeze()
     reader, meter, guard, modules = LineReader(orders), Meter(), Guard(), set(sys.modules)
     with suppress(ChannelClosedError):
@@ -65,7 +65,7 @@ def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], g
     suite = Suite(*marshal.loads(read_whole(tests_file)))
     module = new_module()
     try:
-        candidate = connect(channel, order["entry_point"], may_stop="StopIteration" in suite.source)
+        candidate = Candidate(channel, order["entry_point"], may_stop="StopIteration" in suite.source)
     except LoadError as error:
         out.unloadable(error.status, error.reason)
         return True
@@ -85,7 +85,8 @@ def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], g
 
 def candidate(orders: socket.socket, channel: socket.socket) -> None:
     """C: holds the candidate and answers T's calls; or, where tests are judged open, runs them itself."""
-    _be_forkable()
+    for hook in AT_FORK:
+        os.register_at_fork(**hook)
     rehearse()
     try:
         order, files = LineReader(orders).read()
@@ -120,10 +121,8 @@ def _open(order: dict[str, Any], code_file: int, tests_file: int, verdicts: int,
             missing = True
     if missing:
         out.send("missing")  # now, before the program could have to do with it
-    meant = {}
-    for name, (module, member) in suite.meant:
-        meant[name] = importlib.import_module(module)
-        meant[name] = getattr(meant[name], member) if member else meant[name]
+    meant: dict[str, Any] = {name: importlib.import_module(module) for name, (module, _) in suite.meant}
+    meant |= {name: getattr(meant[name], member) for name, (_, member) in suite.meant if member}
     program, tests = new_module(), new_module(_TESTS)
     program.__dict__.update(_WORLD)
     for name in [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]:
@@ -175,9 +174,3 @@ def rehearse() -> None:
     sys.stdout, sys.stderr = streams
     del sys.modules[MODULE]
     linecache.cache.pop("solution.py", None)
-
-
-def _be_forkable() -> None:
-    """Register what modules do in their forks; see `AT_FORK`."""
-    for hook in AT_FORK:
-        os.register_at_fork(**hook)

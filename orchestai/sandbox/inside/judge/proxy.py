@@ -14,24 +14,14 @@ from ..ipc import exceptions
 from ..ipc.arrays import may_change, mirror
 from ..ipc.values import NamesClassError, NotPlainError, decode, decode_primitive, encode_arguments
 from ..ipc.wire import ChannelClosedError, receive_frame, send_frame
-from .candidate import KEPT
-from .loading import LoadError
+from .candidate import KEPT, LoadError
 
 CANDIDATE_GONE = 71
-_LOAD_FAULTS = ("syntax_error", "import_error", "no_entry_point", "memory")
-
-
-def connect(channel: socket.socket, name: str, *, may_stop: bool) -> Candidate:
-    """Wait until the candidate is loaded. Raises LoadError."""
-    kind, payload = receive(channel)
-    if kind == b"f":
-        status, reason = json.loads(payload)
-        raise LoadError(status if status in _LOAD_FAULTS else "import_error", str(reason))
-    return Candidate(channel, name, is_async=payload == b"1", may_stop=may_stop)
+LOAD_FAULTS = ("syntax_error", "import_error", "no_entry_point", "memory")
 
 
 class Candidate:
-    """Asks the candidate's process for what the tests want of it.
+    """Asks the candidate's process for what the tests want of it, once it is loaded. Raises LoadError.
 
     Args:
         may_stop: tests expect that it raises StopIteration. To others that is a RuntimeError, as what a generator lets
@@ -40,9 +30,10 @@ class Candidate:
     Attributes:
         raised: whether an answer was an exception.
         is_plain: whether it answers at once, and all answers could be decoded, and named no class.
+        entry_point: the function that tests call.
     """
 
-    def __init__(self, channel: socket.socket, name: str, *, is_async: bool, may_stop: bool) -> None:
+    def __init__(self, channel: socket.socket, name: str, *, may_stop: bool) -> None:
         self._channel = channel
         self._may_stop = may_stop
         self._one_at_a_time = threading.Lock()
@@ -50,18 +41,32 @@ class Candidate:
         """Data that crossed and may change, by number; the candidate's process has copies."""
         self._next = 0
         self.raised = False
-        self.is_plain = not is_async
-        self.entry_point = self._entry_point(name, is_async)
+        kind, payload = self._receive()
+        if kind == b"f":
+            status, reason = json.loads(payload)
+            raise LoadError(status if status in LOAD_FAULTS else "import_error", str(reason))
+        self.is_plain = payload != b"1"
+        self.entry_point = self._entry_point(name, is_async=payload == b"1")
 
     def ask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call of the entry point, or the exception that it raised."""
         with self._one_at_a_time:
             known = {place: self._number(value) for place, value in (*enumerate(args), *kwargs.items())}
             known = {place: number for place, number in known.items() if number is not None}
-            request = {"args": args, "kwargs": kwargs, "known": known, "next": self._next}
-            send(self._channel, b"c", encode_arguments(request))
-            answer = self._answer(receive(self._channel)[1])
             number, self._next = self._next, self._next + 1
+            request = encode_arguments({"args": args, "kwargs": kwargs, "known": known, "next": number})
+            try:
+                send_frame(self._channel, b"c", request)
+            except (BrokenPipeError, ConnectionResetError):
+                os._exit(CANDIDATE_GONE)
+            payload = self._receive()[1]
+        try:
+            answer = decode_primitive(payload)
+        except (NamesClassError, NotPlainError):
+            self.is_plain = False
+            answer = decode(payload)
+        if type(answer) is not dict:
+            raise NotPlainError("unreadable answer")
         self.raised = self.raised or "error" in answer
         try:
             return self._taken(answer, number)
@@ -70,15 +75,12 @@ class Candidate:
                 raise
             raise RuntimeError("the program raised StopIteration") from error
 
-    def _answer(self, payload: bytes) -> dict[str, Any]:
+    def _receive(self) -> tuple[bytes, bytes]:
+        """The candidate's next frame. Ends this process when the candidate is gone: no test can catch that."""
         try:
-            answer = decode_primitive(payload)
-        except (NamesClassError, NotPlainError):
-            self.is_plain = False
-            answer = decode(payload)
-        if type(answer) is not dict:
-            raise NotPlainError("unreadable answer")
-        return answer
+            return receive_frame(self._channel)
+        except ChannelClosedError:
+            os._exit(CANDIDATE_GONE)
 
     def _number(self, value: Any) -> int | None:
         if not may_change(value):
@@ -111,7 +113,7 @@ class Candidate:
             self._known[number] = answer["value"]
         return answer["value"]
 
-    def _entry_point(self, name: str, is_async: bool) -> Callable[..., Any]:
+    def _entry_point(self, name: str, *, is_async: bool) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             return self.ask(args, kwargs)
 
@@ -127,19 +129,3 @@ def answer_error(facts: Any) -> BaseException:
     """What an answer says was raised."""
     error = exceptions.put_together(facts)
     return error if error is not None else NotPlainError("the function raised something that is no exception")
-
-
-def send(channel: socket.socket, kind: bytes, payload: bytes) -> None:
-    """Give the candidate a frame. Ends this process when the candidate is gone, as `receive` does."""
-    try:
-        send_frame(channel, kind, payload)
-    except (BrokenPipeError, ConnectionResetError):
-        os._exit(CANDIDATE_GONE)
-
-
-def receive(channel: socket.socket) -> tuple[bytes, bytes]:
-    """The candidate's next frame. Ends this process when the candidate is gone: no test can catch that."""
-    try:
-        return receive_frame(channel)
-    except ChannelClosedError:
-        os._exit(CANDIDATE_GONE)

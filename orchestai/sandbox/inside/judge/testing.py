@@ -8,13 +8,10 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from ..ipc.exceptions import MAX_MESSAGE, describe
-from ..ipc.output import Captured
+from ..ipc.exceptions import MAX_MESSAGE, MAX_OUTPUT, describe
 from ..ipc.wire import VerdictWriter
+from .candidate import Captured
 from .watch import Watch
-
-MAX_OUTPUT = 2000
-"""Characters kept of what a test prints."""
 
 MEMORY_FAULTS = 2
 """Tests of a program that may run out of memory before the others are given up."""
@@ -60,9 +57,8 @@ class Recorder(unittest.TestResult):
         outcome, message = (self._outcome, self._message) if self._outcome else ("error", "unittest gave no verdict")
         self.unheard.discard(self._numbers[id(test)])
         if self._watch is not None:
-            if outcome == "passed" and (
-                objection := self._watch.objection(test._testMethodName, may_fail=self._may_fail)
-            ):
+            objection = self._watch.objection(test._testMethodName, may_fail=self._may_fail)
+            if outcome == "passed" and objection:
                 outcome, message = "failed", objection
             if sign := self._watch.tampering():
                 self._verdicts.unloadable("tampered", sign)
@@ -79,7 +75,7 @@ class Recorder(unittest.TestResult):
         self._note("passed", "")
 
     def addExpectedFailure(self, test: unittest.TestCase, err: Any) -> None:  # noqa: N802
-        self._note("passed", "")
+        self.addSuccess(test)
 
     def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
         self._note("failed", "unexpected success")

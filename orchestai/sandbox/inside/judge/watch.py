@@ -23,57 +23,41 @@ from contextlib import suppress
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, TypeAlias
 
-from .. import AGREEING
+from .. import AGREEING, words
 
 _PROGRAM, _TESTS = "solution.py", "tests.py"
-_READING = frozenset(
-    (
-        *("sys._current_frames", "sys._current_exceptions", "gc.get_objects", "gc.get_referrers", "gc.get_referents"),
-        *("sys.settrace", "sys.setprofile", "sys.addaudithook", "cpython._PySys_ClearAuditHooks"),
-        *("ctypes.cdata", "ctypes.cdata/buffer", "ctypes.string_at", "ctypes.wstring_at", "ctypes.call_function"),
-        *("code.__new__", "function.__new__", "sys.monitoring.register_callback"),
-    )
+_EVENTS = words(
+    "sys._current_frames sys._current_exceptions gc.get_objects gc.get_referrers gc.get_referents sys.settrace "
+    "sys.setprofile sys.addaudithook cpython._PySys_ClearAuditHooks ctypes.cdata ctypes.cdata/buffer ctypes.string_at "
+    "ctypes.wstring_at ctypes.call_function code.__new__ function.__new__ sys.monitoring.register_callback "
+    "sys._getframe object.__getattr__ object.__setattr__ compile"
 )
-_EVENTS = _READING | {"sys._getframe", "object.__getattr__", "object.__setattr__", "compile"}
-_INNER = frozenset(
-    (
-        *("__code__", "__globals__", "__closure__", "__defaults__", "__kwdefaults__", "__builtins__", "cell_contents"),
-        *("gi_frame", "cr_frame", "ag_frame", "tb_frame", "f_back", "f_locals", "f_globals", "gi_code", "cr_code"),
-    )
+_INNER = words(
+    "__code__ __globals__ __closure__ __defaults__ __kwdefaults__ __builtins__ cell_contents gi_frame cr_frame "
+    "ag_frame tb_frame f_back f_locals f_globals gi_code cr_code"
 )
-_FRAME_GIVERS = frozenset(("currentframe", "stack", "trace", "walk_stack", "walk_tb", "_getframe"))
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "Eq": operator.eq,
-    "NotEq": operator.ne,
-    "Lt": operator.lt,
-    "LtE": operator.le,
-    "Gt": operator.gt,
-    "GtE": operator.ge,
-    "In": lambda one, many: one in many,
-    "NotIn": lambda one, many: one not in many,
-}
-_EQUALITIES = (
-    *("assertEqual", "assertAlmostEqual", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual"),
-    *("assertSequenceEqual", "assertCountEqual", "assertMultiLineEqual"),
+_FRAME_GIVERS = words("currentframe stack trace walk_stack walk_tb _getframe")
+_EQUALITIES = words(
+    "assertEqual assertAlmostEqual assertListEqual assertDictEqual assertTupleEqual assertSetEqual "
+    "assertSequenceEqual assertCountEqual assertMultiLineEqual"
 )
-_ORDERS = ("assertLess", "assertLessEqual", "assertGreater", "assertGreaterEqual")
 _SCALARS = frozenset((str, bytes, int, float, bool, complex, type(None)))
 _CONTAINERS = frozenset((list, tuple, set, frozenset, deque))
 _TABLES = frozenset((dict, Counter, OrderedDict, defaultdict))
 _MOST_ITEMS = 2000
-_WATCHED = (
-    *("builtins", "math", "operator", "functools", "unittest", "unittest.case", "unittest.suite", "unittest.result"),
-    *("unittest.util", "unittest.mock", "unittest.async_case", "json", "re", "difflib", "copy", "pprint", "statistics"),
-    *("decimal", "fractions", "numpy", "numpy.testing", "numpy.testing._private.utils", "pandas", "pandas.testing"),
-    *("pandas._testing", "pandas._testing.asserters", "collections", "itertools", "os", "os.path"),
+_WATCHED = words(
+    "builtins math operator functools unittest unittest.case unittest.suite unittest.result unittest.util "
+    "unittest.mock unittest.async_case json re difflib copy pprint statistics decimal fractions numpy numpy.testing "
+    "numpy.testing._private.utils pandas pandas.testing pandas._testing pandas._testing.asserters collections "
+    "itertools os os.path"
 )
 """Modules that judge, and what tests compare with."""
 _JUDGING = ("builtins", "unittest", "collections")
 """Those among them that judge whatever the tests use."""
-_MAY_CHANGE = frozenset(("_", "__warningregistry__", "environ", "__builtins__"))
-_OBEYED = frozenset(("BASH_ENV", "ENV", "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONSTARTUP", "PYTHONPATH", "PERL5OPT"))
+_MAY_CHANGE = words("_ __warningregistry__ environ __builtins__")
+_OBEYED = words("BASH_ENV ENV LD_PRELOAD LD_LIBRARY_PATH PYTHONSTARTUP PYTHONPATH PERL5OPT")
 _PATIENCE_S = 1.0
-_os_getpid, _type, _vars = os.getpid, type, vars
+_type, _vars = type, vars
 _all, _map, _is = all, map, operator.is_
 _Names: TypeAlias = tuple[tuple[str, ...], tuple[Any, ...]]
 """Names, and what they mean."""
@@ -104,7 +88,6 @@ class Watch:
         self._tell = tell
         self._may_change = {*_MAY_CHANGE, *sets}
         self._tells = tells
-        self._pid = _os_getpid()
         self._library = tuple(os.path.join(os.path.abspath(folder), "") for folder in sys.path if folder)
         self._library += ("<frozen ", os.path.dirname(os.path.dirname(__file__)))
         self._inside = 0
@@ -144,10 +127,9 @@ class Watch:
         return FailedError(*message)
 
     def compare(self, name: str, one: Any, other: Any) -> Any:
-        compare = _COMPARISONS[name]
-        said = compare(one, other)
+        said = one == other if name == "Eq" else one in other
         if said is True or (said is not False and _says_yes(said)):
-            self._ask_otherwise(lambda a, b: _says_yes(compare(a, b)), name, one, other)
+            self._ask_otherwise(_equal if name == "Eq" else lambda a, b: a in b, name, one, other)
         return said
 
     def ask(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -175,8 +157,6 @@ class Watch:
 
     def tampering(self) -> str:
         """What the program has done that no honest one does; empty if nothing is known."""
-        if _os_getpid() != self._pid:
-            return "a child of the program's runs the tests"
         if not self._found:
             self._look()
         return self._found[0] if self._found else ""
@@ -200,7 +180,7 @@ class Watch:
 
     def _wrap_assertions(self) -> None:
         case: Any = unittest.TestCase
-        for name in (*_EQUALITIES, *_ORDERS, "assertIn", "assertIsInstance", "assertTrue", "assertFalse"):
+        for name in (*_EQUALITIES, "assertIn", "assertIsInstance"):
             setattr(case, name, self._wrapped(name, getattr(case, name)))
         watch = self
 
@@ -216,7 +196,7 @@ class Watch:
     def _wrapped(self, name: str, assertion: Callable[..., Any]) -> Callable[..., Any]:
         def method(case: Any, *args: Any, **kwargs: Any) -> Any:
             said = assertion(case, *args, **kwargs)
-            if len(args) >= 2 and name != "assertTrue":
+            if len(args) >= 2:
 
                 def passes(one: Any, other: Any) -> bool:
                     assertion(case, one, other, *args[2:], **kwargs)
@@ -249,13 +229,6 @@ class Watch:
                 for liar in [item for item in _items(mine) if not self._is_known(item)][:3]:
                     yield [(liar, Other())]
                     yield from ([(liar, value)] for value in wrong)
-        elif name in _ORDERS or name in ("Lt", "LtE", "Gt", "GtE"):
-            if type(other) in (int, float):
-                yield [(one, other + 10**9), (one, other - 10**9)]
-            if type(one) in (int, float):
-                yield [(one + 10**9, other), (one - 10**9, other)]
-            if name in ("assertLess", "assertGreater", "Lt", "Gt"):
-                yield [(other, one)]
         elif name in ("assertIn", "In"):
             if not self._is_known(other):
                 yield [(Other(), other)]
@@ -265,8 +238,6 @@ class Watch:
             yield [(one, Other)]
             if type(other) is type and other not in type(one).__mro__:
                 yield [(one, other)]
-        elif name in ("NotEq", "assertNotEqual") and not self._is_known(one):
-            yield [(one, one)]
 
     def _is_known(self, value: Any, depth: int = 0) -> bool:
         """Whether a value is of classes that the program cannot have made, and so is all that it holds."""
