@@ -28,7 +28,7 @@ from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import Example, parse_calls
 from orchestai.text.spoken import spoken
-from orchestai.workers.base import Answer, Request, Signature, WorkerError, WorstCase
+from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
 from orchestai.workers.circuit_breaker import answers_until
 from orchestai.workflow import Subtask, Workflow
 
@@ -178,7 +178,7 @@ class RunningWorkflow:
 
     async def _look_further(self, needed: Sequence[Subtask], examples: Sequence[Example]) -> None:
         """Put the program together of other answers until it does as shown; first of steps that nothing speaks for."""
-        wanted, tried = Signature(self.task.entry_point, ()), 1
+        wanted, tried = self.task.entry_point, 1
         if await passes_examples(self.sandbox, self.so_far().answer, wanted, examples):
             self.does_as_shown = True
             return
@@ -387,7 +387,7 @@ class RunningWorkflow:
         if answer.passed_examples is not None:
             return answer.passed_examples
         try:
-            return await passes_examples(self.sandbox, answer.text, request.signature, request.examples)
+            return await passes_examples(self.sandbox, answer.text, request.signature.name, request.examples)
         except InfrastructureError as error:
             self._lose(error.kind, f"visible check: {error}")
             return None

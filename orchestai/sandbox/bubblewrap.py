@@ -29,6 +29,7 @@ _SETTINGS = tuple(
 )
 _DEVICES = tuple(Path("/dev", name) for name in ("null", "zero", "full", "random", "urandom"))
 _FOLDERS = (Path("/etc"), Path("/dev"), Path("/dev/shm"))
+_PACKAGES = ("site-packages", "dist-packages")
 _CAPABILITIES = (
     *("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL"),
     *("CAP_SYS_PTRACE", "CAP_SYS_NICE", "CAP_DAC_OVERRIDE"),  # to count programs' memory, and to share cores fairly
@@ -98,8 +99,10 @@ def find_bubblewrap() -> str | None:
 
 def _file_system(mounts: Sequence[tuple[Path, Path]], etc: Path, empty: Path) -> list[str]:
     """Options that put together what is seen; see `Bubblewrap.command`."""
-    folders = _outermost(libraries())
-    files = [path for path in (*executables(), *environment_files()) if not _covered(path)]
+    folders = _libraries()
+    prefix = Path(os.path.abspath(sys.prefix))
+    files = [*_executables(), prefix / "pyvenv.cfg", *([lib] if (lib := prefix / "lib64").is_symlink() else [])]
+    files = [path for path in files if not _covered(path)]
     ours = [*folders, *files, *(target for _, target in mounts)]
     line = []
     for parent in sorted({*(above for path in (*_SYSTEM, *ours) for above in path.parents), *_FOLDERS}):
@@ -116,8 +119,8 @@ def _file_system(mounts: Sequence[tuple[Path, Path]], etc: Path, empty: Path) ->
         line += ["--ro-bind", str(file), f"/etc/{file.name}"]
     for folder in folders:
         line += ["--ro-bind", str(folder), str(folder)]
-    for library in (*(path for path in _SYSTEM if not path.is_symlink()), *folders):
-        for packages in package_folders(library):
+    for library in (*(path for path in _SYSTEM if not path.is_symlink()), *folders):  # of whichever version of Python
+        for packages in sorted(path for name in _PACKAGES for path in library.glob(f"*/{name}") if path.is_dir()):
             line += ["--ro-bind", str(empty), str(packages)]
     for source, target in mounts:
         line += ["--ro-bind", str(source), str(target)]
@@ -132,27 +135,24 @@ def _covered(path: Path) -> bool:
     return any(path.is_relative_to(folder) for folder in _SYSTEM)
 
 
-def _outermost(folders: Sequence[Path]) -> list[Path]:
-    """Those that lie in no other of them, nor in the system's own."""
+def _libraries() -> list[Path]:
+    """Folders with the standard library and the shared libraries of the interpreter, but for those in others."""
+    bases = {os.path.abspath(base) for base in (sys.base_prefix, sys.base_exec_prefix)}
+    folders = {Path(base, name) for base in bases for name in ("lib", "lib64", "share/zoneinfo")}
     kept: list[Path] = []
-    for folder in sorted(set(folders), key=lambda path: len(path.parts)):
-        if not _covered(folder) and not any(folder.is_relative_to(other) for other in kept):
+    for folder in sorted(folders, key=lambda path: (len(path.parts), path)):
+        if folder.is_dir() and not _covered(folder) and not any(folder.is_relative_to(other) for other in kept):
             kept.append(folder)
     return kept
 
 
-_EXECUTABLE = re.compile(r"(python|pip)[\d.]*")
-_OF_INTERPRETER = ("lib", "lib64", "share/zoneinfo")
-_PACKAGES = ("site-packages", "dist-packages")
-
-
-def executables() -> Iterator[Path]:
+def _executables() -> Iterator[Path]:
     """`sys.executable`, what else is called python or pip beside it, and all that their symbolic links lead through.
 
     The links matter: an interpreter finds its libraries from where it lies, and its virtual environment from its name.
     """
     own = Path(os.path.abspath(sys.executable))
-    waiting = [own, *(path for path in own.parent.iterdir() if _EXECUTABLE.fullmatch(path.name))]
+    waiting = [own, *(path for path in own.parent.iterdir() if re.fullmatch(r"(python|pip)[\d.]*", path.name))]
     seen: set[Path] = set()
     while waiting:
         path = waiting.pop()
@@ -162,23 +162,3 @@ def executables() -> Iterator[Path]:
         yield path
         if path.is_symlink():
             waiting.append(Path(os.path.normpath(path.parent / os.readlink(path))))
-
-
-def environment_files() -> list[Path]:
-    """What makes a folder a virtual environment."""
-    prefix = Path(os.path.abspath(sys.prefix))
-    lib64 = prefix / "lib64"
-    files = [prefix / "pyvenv.cfg", *([lib64] if lib64.is_symlink() else [])]
-    return [path for path in files if path.exists()]
-
-
-def libraries() -> list[Path]:
-    """Folders with the standard library and the shared libraries of the"""
-    bases = {os.path.abspath(base) for base in (sys.base_prefix, sys.base_exec_prefix)}
-    folders = (Path(base, name) for base in sorted(bases) for name in _OF_INTERPRETER)
-    return [folder for folder in folders if folder.is_dir()]
-
-
-def package_folders(library: Path) -> list[Path]:
-    """Where packages are installed below a folder of libraries, for whichever version of Python."""
-    return sorted(folder for name in _PACKAGES for folder in library.glob(f"*/{name}") if folder.is_dir())

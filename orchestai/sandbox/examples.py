@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import symtable
-import warnings
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Protocol
 
 from orchestai.outcome import judged
+from orchestai.sandbox.fences import parses
 from orchestai.sandbox.program import Program
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.tasks.visible_examples import Example
@@ -31,13 +28,6 @@ class Examples(unittest.TestCase):
 """
 
 
-class Named(Protocol):
-    """Whatever names the function wanted, such as a worker's `Signature`."""
-
-    @property
-    def name(self) -> str: ...
-
-
 def example_tests(function: str, examples: Sequence[Example]) -> str:
     """Source of a test class with one test per example: the result must be equal, and of the same types."""
     tests = [
@@ -49,27 +39,14 @@ def example_tests(function: str, examples: Sequence[Example]) -> str:
     return _HEAD + "\n".join(tests)
 
 
-async def passes_examples(sandbox: Sandbox, code: str, signature: Named, examples: Sequence[Example]) -> bool:
+async def passes_examples(sandbox: Sandbox, code: str, function: str, examples: Sequence[Example]) -> bool:
     """Whether `code` defines the function and the function gives every example's result.
 
     Raises:
         InfrastructureError: the sandbox could not judge it.
     """
-    if not defines(code, signature.name):
+    if not ((function in code or "import *" in code) and parses(code)):  # spares the sandbox what cannot pass
         return False
-    report = await sandbox.arun(Program(code, example_tests(signature.name, examples), signature.name, "sealed"))
+    report = await sandbox.arun(Program(code, example_tests(function, examples), function, "sealed"))
     judged(report.outcome())
     return report.success
-
-
-@lru_cache(maxsize=4096)
-def defines(code: str, name: str) -> bool:
-    """Whether `code` parses and seems to bind `name` at its top level; spares the sandbox what cannot pass."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            top = symtable.symtable(code, "program.py", "exec")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    bound = {one.get_name() for one in top.get_symbols() if one.is_assigned() or one.is_imported()}
-    return name in bound or "import *" in code

@@ -153,10 +153,8 @@ def _is_cut_off(code: str, budget: _Budget) -> bool:
         return False
     try:
         parse_python(textwrap.dedent(code))
-    except SyntaxError as error:
-        return "triple-quoted" in (error.msg or "")
-    except (ValueError, RecursionError, MemoryError):
-        return False
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return "triple-quoted" in str(error)
     return False
 
 
@@ -245,23 +243,23 @@ def is_test(node: ast.stmt, name: str = "") -> bool:
 
 def find_method(body: Sequence[ast.stmt], name: str) -> ast.FunctionDef | None:
     """The method `name` of a class that is made without arguments, as LeetCode's `Solution` is."""
-    for node in body:
-        if isinstance(node, ast.ClassDef):
-            methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
-            begins = methods.get("__init__")
-            if name in methods and (begins is None or takes(begins, 1)):
-                return methods[name]
+    for cls in (node for node in body if isinstance(node, ast.ClassDef)):
+        methods = {one.name: one for one in cls.body if isinstance(one, ast.FunctionDef)}
+        if name in methods and ("__init__" not in methods or takes(methods["__init__"], 1)):
+            return methods[name]
     return None
 
 
 def binds(body: Sequence[ast.stmt], name: str) -> bool:
     """Whether statements define a name, or set it."""
-    return any(name in ({node.name} if isinstance(node, _NAMED) else _assigned(node)) for node in body)
+    return any(name in _bound(node) for node in body if not isinstance(node, ast.Import | ast.ImportFrom))
 
 
-def _assigned(node: ast.stmt) -> set[str]:
+def _bound(node: ast.stmt) -> set[str]:
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return {target.id for target in targets if isinstance(target, ast.Name)}
+    return {node.name} if isinstance(node, _NAMED) else {one.id for one in targets if isinstance(one, ast.Name)}
 
 
 def _is_stub(function: ast.FunctionDef) -> bool:
@@ -283,10 +281,7 @@ def _completed(code: str, others: Sequence[str], name: str) -> str:
         if other == code or not lacks or (tree := _parsed(other)) is None:
             continue
         for node in tree.body:
-            named = {node.name} if isinstance(node, _NAMED) else _assigned(node)
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                named = {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
-            if named & lacks:
+            if _bound(node) & lacks:
                 code = f"{ast.unparse(node)}\n{code}"
                 lacks = set(free_names(code)) - {name}
     return code

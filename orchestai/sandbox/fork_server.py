@@ -185,14 +185,8 @@ class ForkServer:
         home = SCRATCH if bubblewrap else str(self._home)
         level = "namespaces" if bubblewrap else "process"
         first_uid = secrets.choice(_UIDS[: -len(channels) - 1])
-        settings = {
-            "channels": list(channels),
-            "preload": list(preload),
-            "home": home,
-            "level": level,
-            "limits": asdict(self._limits),
-            "first_uid": first_uid,
-        }
+        settings = {"channels": list(channels), "preload": list(preload), "home": home, "level": level}
+        settings |= {"limits": asdict(self._limits), "first_uid": first_uid}
         inside = INSIDE if bubblewrap else str(_INSIDE)
         command = [os.path.abspath(sys.executable), "-s", "-c", _BOOT, inside, json.dumps(settings)]
         environment = _ENVIRONMENT | {"HOME": home, "TMPDIR": home}
@@ -299,7 +293,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def _add_report(verdict: dict[str, Any], descriptor: int) -> None:
     """Put into a slot's `verdict` what the file says; where tests are open the program may have written that."""
     tests = verdict.get("tests", [])
-    reason, found = "", {}
+    reason = ""
+    found: dict[int, dict[str, Any]] = {}
     size = min(os.fstat(descriptor).st_size, (len(tests) + 2) * _MAX_BYTES)
     for line in os.pread(descriptor, size, 0).split(b"\n"):
         try:

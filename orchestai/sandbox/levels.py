@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import warnings
+from contextlib import closing
 from functools import cache
 from typing import Literal, TypeAlias
 
@@ -118,15 +119,9 @@ def find_namespaces() -> Bubblewrap | str:
 
 def _leaks(bubblewrap: Bubblewrap) -> list[str]:
     names = list_tests(_PROBES.tests)
-    server = ForkServer(1, Limits(), bubblewrap=bubblewrap)
-    try:
+    with closing(ForkServer(1, Limits(), bubblewrap=bubblewrap)) as server:
         verdict = server.judge(0, _PROBES, names)
-    finally:
-        server.close()
     if verdict["status"] != "ok":
         return [f"{verdict['status']} {verdict['reason']}"]
-    return [
-        f"{name} {test['message']}"
-        for name, test in zip(names, verdict["tests"], strict=True)
-        if test["outcome"] != "passed"
-    ]
+    told = zip(names, verdict["tests"], strict=True)
+    return [f"{name} {test['message']}" for name, test in told if test["outcome"] != "passed"]

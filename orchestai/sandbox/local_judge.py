@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
 from queue import SimpleQueue
@@ -184,13 +185,11 @@ class LocalJudge:
         finally:
             self._slots.put(slot)
         for _ in range(_TRIES if self._bubblewrap else 1):
-            alone = self._start(1, tier)
-            try:
-                return alone.judge(0, program, names)
-            except SlotLostError as error:
-                lost = error
-            finally:
-                alone.close()
+            with closing(self._start(1, tier)) as alone:
+                try:
+                    return alone.judge(0, program, names)
+                except SlotLostError as error:
+                    lost = error
         if self._bubblewrap:  # in namespaces it cannot have been the program's doing
             raise InfrastructureError("sandbox", f"lost {_TRIES + 1} times: {lost}")
         raise lost

@@ -85,12 +85,13 @@ def find_packages(names: Sequence[str] = (), optional: Sequence[str] = (), hidde
 def _find(names: tuple[str, ...], optional: tuple[str, ...], hidden: frozenset[str]) -> Packages:
     installed = _installed()
     by_module: dict[str, set[str]] = defaultdict(set)
-    by_part: dict[str, set[str]] = defaultdict(set)
-    for name, distribution in installed.items():
-        for module in distribution.modules:
-            by_module[module].add(name)
-        for part in distribution.top_level:
-            by_part[part].add(name)
+    by_top: dict[str, set[str]] = defaultdict(set)
+    for name, (_, files) in installed.items():
+        for top in {file.partition("/")[0] for file in files}:
+            by_top[top].add(name)
+            module = top if top.isidentifier() else getmodulename(top)
+            if module and module != "__pycache__":
+                by_module[module].add(name)
     wanted: set[str] = set()
     for name in names:
         owners = by_module.get(name.partition(".")[0], set())
@@ -107,42 +108,27 @@ def _find(names: tuple[str, ...], optional: tuple[str, ...], hidden: frozenset[s
         wanted |= owners
     for name in optional:
         wanted |= by_module.get(name, set())
-    seen = _with_dependencies(wanted, installed) - hidden
+    seen = _with_dependencies(wanted) - hidden
     parts: dict[Path, set[str]] = {folder: set() for folder in _site_folders()}
-    for name in seen:
-        parts[installed[name].folder].update(_own_parts(installed[name], seen, by_part))
+    for metadata, files in (installed[name] for name in seen):
+        for file in files:  # what a package that is not seen has part in is shown file by file
+            top = file.partition("/")[0]
+            parts[metadata.parent].add(top if by_top[top] <= seen and top != "__pycache__" else file)
     return Packages(
-        frozenset(module for name in seen for module in installed[name].modules),
+        frozenset(module for module, owners in by_module.items() if owners & seen),
         tuple((folder, tuple(sorted(some))) for folder, some in parts.items()),
     )
 
 
-@dataclass(frozen=True)
-class _Installed:
-    """A distribution; `files` are relative to `folder`, the site-packages that it lies in."""
-
-    folder: Path
-    metadata: Path
-    files: tuple[str, ...]
-
-    @property
-    def top_level(self) -> set[str]:
-        return {file.partition("/")[0] for file in self.files}
-
-    @property
-    def modules(self) -> set[str]:
-        names = (part if part.isidentifier() else getmodulename(part) for part in self.top_level)
-        return {name for name in names if name and name != "__pycache__"}
-
-
 @cache
-def _installed() -> dict[str, _Installed]:
-    """All distributions by their normalized names; of those with the same name, the one that Python finds first."""
-    found: dict[str, _Installed] = {}
+def _installed() -> dict[str, tuple[Path, tuple[str, ...]]]:
+    """The metadata and the files of all distributions, by their normalized names; of those with the same name, of the
+    one that Python finds first. Files are relative to the site-packages that both lie in."""
+    found: dict[str, tuple[Path, tuple[str, ...]]] = {}
     for folder in _site_folders():
         for metadata in sorted(path for path in folder.iterdir() if path.name.endswith(_METADATA)):
             name = canonicalize_name(metadata.name.partition("-")[0].removesuffix(metadata.suffix))
-            found.setdefault(name, _Installed(folder, metadata, tuple(_files(metadata))))
+            found.setdefault(name, (metadata, tuple(_files(metadata))))
     return found
 
 
@@ -152,37 +138,26 @@ def _site_folders() -> list[Path]:
 
 def _files(metadata: Path) -> Iterator[str]:
     """Of a distribution, as its RECORD has them; where it has none, what its metadata calls its top level."""
-    record, folder = metadata / "RECORD", metadata.parent
+    record, top_level = metadata / "RECORD", metadata / "top_level.txt"
     if record.is_file():
         with record.open(encoding="utf-8", newline="") as lines:
-            files = [row[0] for row in csv.reader(lines) if row]
-        yield from (file for file in files if not file.startswith(("..", "/")))
-    else:
-        yield metadata.name
-        top_level = metadata / "top_level.txt"
-        for name in top_level.read_text(encoding="utf-8").split() if top_level.is_file() else ():
-            yield from (path.name for path in folder.glob(f"{name}*") if path.name.partition(".")[0] == name)
+            yield from (row[0] for row in csv.reader(lines) if row and not row[0].startswith(("..", "/")))
+        return
+    yield metadata.name
+    for name in top_level.read_text(encoding="utf-8").split() if top_level.is_file() else ():
+        yield from (path.name for path in metadata.parent.glob(f"{name}*") if path.name.partition(".")[0] == name)
 
 
-def _with_dependencies(wanted: set[str], installed: dict[str, _Installed]) -> set[str]:
+def _with_dependencies(wanted: set[str]) -> set[str]:
     """`wanted`, what they require, and so on, as far as it is installed."""
+    installed = _installed()
     waiting: list[tuple[str, frozenset[str]]] = [(name, frozenset()) for name in sorted(wanted)]
     seen = set(waiting)
     for name, extras in waiting:
-        for line in Distribution.at(installed[name].metadata).requires or ():
-            needs = Requirement(line)
+        for needs in map(Requirement, Distribution.at(installed[name][0]).requires or ()):
             other = canonicalize_name(needs.name), frozenset(needs.extras)
             is_needed = needs.marker is None or any(needs.marker.evaluate({"extra": extra}) for extra in ("", *extras))
             if is_needed and other[0] in installed and other not in seen:
                 seen.add(other)
                 waiting.append(other)
     return {name for name, _ in seen}
-
-
-def _own_parts(distribution: _Installed, seen: set[str], by_part: dict[str, set[str]]) -> Iterator[str]:
-    """Paths that hold all files of a distribution and none of one outside of `seen`."""
-    for part in distribution.top_level:
-        if by_part[part] <= seen and part != "__pycache__":
-            yield part
-        else:
-            yield from (file for file in distribution.files if file.partition("/")[0] == part)

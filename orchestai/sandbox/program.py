@@ -12,19 +12,9 @@ Isolation: TypeAlias = Literal["sealed", "open"]
 OpenVerdicts: TypeAlias = Literal["mark", "refuse"]
 """What an open verdict is worth: it counts and is marked, or is none."""
 OPEN_REFUSED = "the tests can only be judged open, and sandbox.open_verdicts is refuse: "
-Status: TypeAlias = Literal[
-    "ok",
-    "syntax_error",
-    "import_error",
-    "no_entry_point",
-    "timeout",
-    "died",
-    "memory",
-    "tampered",
-    "broken",
-    "refused",
-    "infra_error",
-]
+_Loading: TypeAlias = Literal["syntax_error", "import_error", "no_entry_point"]
+_NotJudged: TypeAlias = Literal["broken", "refused", "infra_error"]
+Status: TypeAlias = Literal["ok", _Loading, "timeout", "died", "memory", "tampered", _NotJudged]
 TestOutcome: TypeAlias = Literal["passed", "failed", "error", "skipped", "timeout", "died", "memory", "not_run"]
 
 
@@ -59,10 +49,8 @@ class Program:
     Code that is no Python but holds a Markdown fence is what the fence holds.
 
     Attributes:
-        isolation: `sealed` runs the tests in another process than the candidate: plain data cross as copies, and the
-            candidate cannot touch the verdict. `open` runs both in one process, for tests that need objects, functions,
-            mocks or the world of the program; forgery is detected there, as far as one process allows. `auto` is sealed
-            where the source of the tests shows that copies do, else open; the report says which.
+        isolation: `sealed` runs the tests in another process than the candidate, and plain data cross as copies; `open`
+            runs both in one process. `auto` is sealed where the source of the tests shows that copies do, else open.
         given: source that the program had to begin with; what tests use of it beside the entry point is run from there.
     """
 
@@ -93,12 +81,9 @@ class TestVerdict:
     output: str = ""
 
 
-_OF_THE_PROGRAM: frozenset[Status] = frozenset(
-    {"ok", "syntax_error", "no_entry_point", "tampered", "broken", "refused"}
-)
+_OF_THE_PROGRAM = ("ok", "syntax_error", "no_entry_point", "tampered", "broken", "refused")
 _COMPUTED = 0.75
 """Share of its time that a program computed, above which its time-out is its own."""
-_OF_THE_MACHINE: frozenset[TestOutcome] = frozenset({"timeout", "died", "memory", "not_run"})
 
 
 @dataclass(frozen=True)
@@ -106,11 +91,7 @@ class Report:
     """The verdict on a program.
 
     Attributes:
-        status: `ok` if every test ran to its end; else the first thing that went wrong: the program could not be
-            loaded (`syntax_error`, `import_error`, `no_entry_point`), it took too long (`timeout`), ended its process
-            (`died`) or ran out of memory (`memory`). `tampered`: it tampered with its tests, so none is credited.
-            `broken`: there are no tests, or they cannot be loaded. `refused`: they cannot be judged as was asked.
-            `infra_error`: the sandbox itself failed.
+        status: `ok` if every test ran to its end; else the first thing that went wrong (see docs/sandbox.md).
         passed: tests passed; a skipped, missing or unfinished one is not.
         total: tests that the source of the tests defines.
         tests: a verdict for each, in the order of the source.
@@ -145,9 +126,10 @@ class Report:
         Not so of deaths, a lack of memory, a faulty sandbox, and programs that failed while loading, which may have
         lacked a thread or a process; nor of time-outs, unless the program computed nearly all the time.
         """
+        outcomes = {test.outcome for test in self.tests}
         if self.status == "timeout" and self.cpu_s >= _COMPUTED * self.wall_s:
-            return not any(test.outcome in _OF_THE_MACHINE - {"timeout", "not_run"} for test in self.tests)
-        return self.status in _OF_THE_PROGRAM and not any(test.outcome in _OF_THE_MACHINE for test in self.tests)
+            return outcomes.isdisjoint(("died", "memory"))
+        return self.status in _OF_THE_PROGRAM and outcomes.isdisjoint(("timeout", "died", "memory", "not_run"))
 
     def outcome(self) -> Outcome:
         """Fraction of tests passed; Unscorable where the fault is not the program's."""

@@ -41,12 +41,8 @@ class Sandbox:
             the system allows it, else they are refused. `process`: by limits alone, for trusted code.
         judge: who judges; by default this machine, as the arguments before say.
         when_needed: whether that is set up when the first program comes, or its level is asked for, and not before.
-        open_verdicts: `mark`: verdicts that were reached with the tests in the program's process count, and say so.
-            `refuse`: tests that need that are not run, and their programs are Unscorable.
+        open_verdicts: `mark`: open verdicts count, and say so. `refuse`: programs of open tests are Unscorable.
         verdicts: of programs that were judged before under the same settings; further ones are put there.
-
-    Attributes:
-        workers: as given.
 
     Raises:
         UserError: the system cannot isolate programs as `strict` demands, or a module of `preload` or `packages` is not

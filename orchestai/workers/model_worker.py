@@ -157,7 +157,9 @@ class ModelWorker:
         for completion in completions:
             for code in self._strategy.answers(request, completion.text)[:_MOST_READINGS]:
                 if code not in verdicts:
-                    verdicts[code] = await passes_examples(self._sandbox, code, request.signature, request.examples)
+                    verdicts[code] = await passes_examples(
+                        self._sandbox, code, request.signature.name, request.examples
+                    )
                 if verdicts[code]:
                     return code
         return None

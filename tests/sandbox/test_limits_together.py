@@ -20,8 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="read off Linux'
 
 _FORKS = """
 import ctypes, mmap, os, signal, sys, time
-from orchestai.sandbox.inside.jail.memory import held_bytes
-from orchestai.sandbox.inside.jail.processes import descendants
+from orchestai.sandbox.inside.jail.processes import descendants, held_bytes
 
 def child(body):
     read, write = os.pipe()

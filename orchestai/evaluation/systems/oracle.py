@@ -105,7 +105,9 @@ class Hindsight:
             answer = await self._executor.pool.answer(worker, request)
             passed = answer.passed_examples
             if passed is None and request.signature is not None and request.examples:
-                passed = await passes_examples(self._executor.sandbox, answer.text, request.signature, request.examples)
+                passed = await passes_examples(
+                    self._executor.sandbox, answer.text, request.signature.name, request.examples
+                )
         except WorkerError:
             return None
         except InfrastructureError as error:

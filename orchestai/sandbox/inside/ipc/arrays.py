@@ -13,8 +13,6 @@ from typing import Any
 
 PLAIN_KINDS = "biufcSUMm"
 _PRIMITIVE = frozenset((str, bytes, int, float, bool, type(None)))
-_WRAPPERS = ("NumpyExtensionArray", "PandasArray")
-"""Classes of pandas that wrap an array of numpy's."""
 
 
 def take_apart(value: Any) -> tuple[Any, ...] | None:
@@ -32,7 +30,7 @@ def take_apart(value: Any) -> tuple[Any, ...] | None:
         value = numpy.asarray(value)
         if value.dtype.kind in PLAIN_KINDS:
             return "array", value.dtype.str, value.shape, value.tobytes()
-        return ("objects", value.shape, packed(value.ravel().tolist())) if value.dtype == object else None
+        return ("objects", value.shape, _packed(value.ravel().tolist())) if value.dtype == object else None
     if isinstance(value, numpy.generic) and value.dtype.kind in PLAIN_KINDS:
         return "scalar", value.dtype.str, value.tobytes()
     return ("dtype", value.str) if isinstance(value, numpy.dtype) and value.kind in PLAIN_KINDS else None
@@ -48,16 +46,6 @@ def is_mutable(value: Any) -> bool:
     )
 
 
-def replace_content(target: Any, value: Any) -> None:
-    """Give `target` (see `is_mutable`) the content of `value`, which is of the same type."""
-    if isinstance(target, array):
-        target[:] = value
-    elif hasattr(target, "_update_inplace"):
-        target._update_inplace(value)
-    elif target.shape == value.shape and target.dtype == value.dtype:
-        target[...] = value
-
-
 class Packed:
     """Many primitive values in one pickle: those are decoded by C code, a hundred times as fast."""
 
@@ -65,7 +53,7 @@ class Packed:
         self.data = pickle.dumps(values)
 
 
-def packed(values: list[Any]) -> Any:
+def _packed(values: list[Any]) -> Any:
     return Packed(values) if all(type(value) in _PRIMITIVE for value in values) else values
 
 
@@ -113,14 +101,15 @@ def _values(array: Any) -> tuple[Any, ...]:
     """The values of a column or an index, whose dtype must survive."""
     if array.dtype.name == "category":
         return "categorical", array.codes, array.categories, bool(array.ordered)
-    if type(array.dtype).__module__.startswith("numpy") or type(array).__name__ in _WRAPPERS:
+    wraps = type(array).__name__ in ("NumpyExtensionArray", "PandasArray")  # an array of numpy's
+    if wraps or type(array.dtype).__module__.startswith("numpy"):
         return "column", array.to_numpy()
     if (zone := getattr(array.dtype, "tz", None)) is not None:
         return "zoned", array.asi8, array.dtype.unit, str(zone)
     if (freq := getattr(array, "freqstr", None)) is not None:
         return "periods", array.asi8, freq
     if hasattr(array, "_mask") or (array.dtype.kind == "O" and array.dtype.type is str):
-        return "extension", str(array.dtype), packed(array.to_numpy(object, na_value=None).tolist())
+        return "extension", str(array.dtype), _packed(array.to_numpy(object, na_value=None).tolist())
     return "extension", str(array.dtype), list(array)
 
 
@@ -201,7 +190,6 @@ _BUILDERS: dict[str, Any] = {
 }
 
 
-_CONTAINERS = (list, deque, dict, set, bytearray, tuple)
 _MUTABLE = (list, dict, set, bytearray, deque, Counter, OrderedDict, defaultdict, tuple)
 
 
@@ -236,15 +224,17 @@ def mirror(target: Any, value: Any) -> None:
     elif isinstance(target, set):
         target.clear()
         target.update(value)
-    elif isinstance(target, bytearray):
+    elif isinstance(target, (bytearray, array)):
         target[:] = value
-    elif is_mutable(target):
-        replace_content(target, value)
+    elif hasattr(target, "_update_inplace"):
+        target._update_inplace(value)
+    elif is_mutable(target) and target.shape == value.shape and target.dtype == value.dtype:
+        target[...] = value
 
 
 def _merged(old: Any, new: Any) -> Any:
     """`old`, made equal to `new`, where it is something that a function may have changed in place; else `new`."""
-    if type(old) is not type(new) or not (isinstance(old, _CONTAINERS) or is_mutable(old)):
+    if type(old) is not type(new) or not may_change(old):
         return new
     if isinstance(old, tuple):
         return tuple(_merged(*pair) for pair in zip(old, new, strict=True)) if len(old) == len(new) else new

@@ -16,6 +16,7 @@ import pickle
 import re
 import struct
 import sys
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path, PurePath
 from types import GeneratorType
@@ -24,17 +25,16 @@ from typing import Any, ClassVar
 from . import arrays, exceptions
 
 _CLASSES = {
-    "builtins": (
-        *("bool", "int", "float", "complex", "str", "bytes", "bytearray"),
-        *("list", "tuple", "dict", "set", "frozenset", "range", "slice"),
-    ),
-    "collections": ("Counter", "OrderedDict", "defaultdict", "deque"),
-    "datetime": ("date", "datetime", "time", "timedelta", "timezone"),
-    "decimal": ("Decimal",),
-    "fractions": ("Fraction",),
+    "builtins": "bool int float complex str bytes bytearray list tuple dict set frozenset range slice",
+    "collections": "Counter OrderedDict defaultdict deque",
+    "datetime": "date datetime time timedelta timezone",
+    "decimal": "Decimal",
+    "fractions": "Fraction",
 }
 _ALLOWED = {
-    (module, name): getattr(importlib.import_module(module), name) for module in _CLASSES for name in _CLASSES[module]
+    (module, name): getattr(importlib.import_module(module), name)
+    for module, names in _CLASSES.items()
+    for name in names.split()
 }
 _CONSTRUCTORS = frozenset(_ALLOWED.values())
 _BASES: tuple[Any, ...] = (int, float, str, bytes, list, tuple, dict, set, frozenset)
@@ -44,27 +44,10 @@ _BY_TEXT = {
     **{f"IPv{n}{kind}": "ipaddress" for n in (4, 6) for kind in ("Address", "Interface", "Network")},
 }
 """Classes of the standard library whose values are made of their text, and the modules that have them."""
-_ITERATORS: tuple[type, ...] = (
-    GeneratorType,
-    map,
-    filter,
-    zip,
-    enumerate,
-    reversed,
-    type(iter([])),
-    type(iter(())),
-    type(iter({})),
-)
+_ITERATORS: Any = (GeneratorType, map, filter, zip, enumerate, reversed, *map(type, map(iter, ([], (), {}))))
 _MOST_ITEMS = 10_000
 _ISO_DATE = type(datetime.date.min.isocalendar())
 _VIEWS = {type({}.keys()): set, type({}.values()): list, type({}.items()): set}
-_REFUSED_OPCODES = frozenset(
-    opcode[0]
-    for opcode in (
-        *(pickle.BUILD, pickle.INST, pickle.OBJ, pickle.NEWOBJ, pickle.NEWOBJ_EX, pickle.PERSID),
-        *(pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER),
-    )
-)
 _NAN = pickle.BINFLOAT + struct.pack(">d", math.nan)
 _WITH_NAN = ("math", "numpy")
 _TESTS = "__test__"
@@ -113,10 +96,8 @@ def decode(payload: bytes) -> Any:
     Raises:
         NotPlainError: it is anything but plain data.
     """
-    try:
+    with suppress(NamesClassError):
         return decode_primitive(payload)
-    except NamesClassError:
-        pass
     try:
         return _Careful(io.BytesIO(payload)).load()
     except NotPlainError:
@@ -173,7 +154,7 @@ class _Pickler(pickle.Pickler):
         if cls is re.Match:
             return rebuild, ("plain", (value.group(), *value.groups()))
         if cls in _VIEWS:
-            return rebuild, ("view", _VIEWS[cls](value))
+            return rebuild, ("plain", _VIEWS[cls](value))
         for base in _BASES:
             if issubclass(cls, base):
                 return rebuild, ("plain", _content(value, base))
@@ -221,17 +202,20 @@ def _content(value: Any, base: Any) -> Any:
 
 
 class _Primitive(pickle.Unpickler):
+    persistent_load = staticmethod(_nan)  # type: ignore[assignment]
+
     def find_class(self, module: str, name: str) -> Any:
         raise NamesClassError
 
-    def persistent_load(self, name: Any) -> float:
-        return _nan(name)
-
 
 _PythonUnpickler: Any = pickle._Unpickler  # type: ignore[attr-defined]
+_REFUSED = "BUILD INST OBJ NEWOBJ NEWOBJ_EX PERSID EXT1 EXT2 EXT4 NEXT_BUFFER READONLY_BUFFER"
+_REFUSED_CODES = {getattr(pickle, name)[0] for name in _REFUSED.split()}
 
 
 class _Careful(_PythonUnpickler):
+    persistent_load = staticmethod(_nan)
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == (rebuild.__module__, rebuild.__name__):
             return rebuild
@@ -239,9 +223,6 @@ class _Careful(_PythonUnpickler):
             return _ALLOWED[module, name]
         except KeyError:
             raise NotPlainError(f"{module}.{name} is not a plain type") from None
-
-    def persistent_load(self, name: Any) -> float:
-        return _nan(name)
 
     def load_reduce(self) -> None:
         arguments = self.stack.pop()
@@ -254,7 +235,7 @@ class _Careful(_PythonUnpickler):
             raise NotPlainError("a call of something that is not a plain type")
 
     dispatch: ClassVar = {
-        **{code: load for code, load in _PythonUnpickler.dispatch.items() if code not in _REFUSED_OPCODES},
+        **{code: load for code, load in _PythonUnpickler.dispatch.items() if code not in _REFUSED_CODES},
         pickle.REDUCE[0]: load_reduce,
     }
 
@@ -266,8 +247,6 @@ def _rebuilt(kind: str, *parts: Any) -> Any:
         return decode_primitive(parts[0])
     if kind == "items":
         return iter(list(parts[0]))
-    if kind == "view":
-        return parts[0]
     if kind == "iso date":
         return datetime.date.fromisocalendar(*parts).isocalendar()
     if kind == "path":

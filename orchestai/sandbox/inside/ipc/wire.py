@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-MAX_FRAME = 256 << 20
+_MAX_FRAME = 256 << 20
 _PIPE_BYTES = 1 << 20
 _HEADER = struct.Struct("!cQ")
 _MAX_EVENT = 1 << 10
@@ -55,25 +55,17 @@ class LineReader:
         return json.loads(line), files
 
 
-def framed(kind: bytes, payload: bytes) -> bytes:
-    """`payload` under a one-byte kind."""
-    return _HEADER.pack(kind, len(payload)) + payload
-
-
 def send_frame(channel: socket.socket, kind: bytes, payload: bytes) -> None:
-    """Send `payload` under a one-byte kind."""
+    """Send `payload` under a one-byte kind; at once where it is small, so that the other end wakes once."""
     header = _HEADER.pack(kind, len(payload))
-    if len(payload) < _PIPE_BYTES:
-        channel.sendall(header + payload)  # at once, so that the other end wakes once
-    else:
-        channel.sendall(header)
-        channel.sendall(payload)
+    for data in (header + payload,) if len(payload) < _PIPE_BYTES else (header, payload):
+        channel.sendall(data)
 
 
 def receive_frame(channel: socket.socket) -> tuple[bytes, bytes]:
-    """Raises ChannelClosedError when the other end is gone or claims a frame of more than MAX_FRAME bytes."""
+    """Raises ChannelClosedError when the other end is gone or claims a frame of more than _MAX_FRAME bytes."""
     kind, size = _HEADER.unpack(_receive(channel, _HEADER.size))
-    if size > MAX_FRAME:
+    if size > _MAX_FRAME:
         raise ChannelClosedError(f"a frame of {size} bytes")
     return kind, _receive(channel, size)
 
@@ -89,7 +81,7 @@ def _receive(channel: socket.socket, size: int) -> bytes:
             raise ChannelClosedError("end of stream")
         chunks.append(chunk)
         size -= len(chunk)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    return b"".join(chunks)
 
 
 def read_whole(descriptor: int) -> bytes:
@@ -121,25 +113,24 @@ class VerdictWriter:
         self._report = report
 
     def send(self, event: str, **facts: Any) -> None:
-        _write(self._descriptor, json.dumps({"nonce": self._nonce, "event": event, **facts}))
+        self._write(self._descriptor, {"nonce": self._nonce, "event": event, **facts})
 
     def unloadable(self, status: str, reason: str) -> None:
-        self._note({"reason": reason})
+        self._note(reason=reason)
         self.send("unloadable", status=status)
 
     def end(self, test: int, outcome: str, message: str, **facts: Any) -> None:
-        self._note({"test": test, "message": message, **facts})
+        self._note(test=test, message=message, **facts)
         self.send("end", test=test, outcome=outcome)
 
-    def _note(self, facts: dict[str, Any]) -> None:
+    def _note(self, **facts: Any) -> None:
         with suppress(OSError):  # the file is full: nothing is lost but a message
-            _write(self._report, "\n" + json.dumps(facts))
+            self._write(self._report, facts)
 
-
-def _write(descriptor: int, line: str) -> None:
-    data = line.encode() + b"\n"
-    while data:
-        data = data[os.write(descriptor, data) :]
+    def _write(self, descriptor: int, facts: dict[str, Any]) -> None:
+        data = b"\n" + json.dumps(facts).encode() + b"\n"
+        while data:
+            data = data[os.write(descriptor, data) :]
 
 
 class VerdictReader:
@@ -158,26 +149,18 @@ class VerdictReader:
 
     def read(self) -> list[dict[str, Any]]:
         """The events that have arrived; never blocks."""
-        while self._left > 0:
-            try:
-                data = os.read(self.descriptor, 1 << 16)
-            except BlockingIOError:
-                break
-            if not data:
-                break
-            self._left -= len(data)
-            self._buffer += data
+        with suppress(BlockingIOError):
+            while self._left > 0 and (data := os.read(self.descriptor, 1 << 16)):
+                self._left -= len(data)
+                self._buffer += data
         *lines, self._buffer = self._buffer.split(b"\n")
-        return [event for event in map(self._parse, lines) if event is not None]
-
-    def _parse(self, line: bytes) -> dict[str, Any] | None:
-        if len(line) > _MAX_EVENT:
-            return None
-        try:
-            event = json.loads(line)
-        except (ValueError, RecursionError):
-            return None
-        return event if isinstance(event, dict) and event.get("nonce") == self._nonce else None
+        events = []
+        for line in lines:
+            with suppress(ValueError, RecursionError):
+                event = json.loads(line) if 0 < len(line) <= _MAX_EVENT else None
+                if isinstance(event, dict) and event.get("nonce") == self._nonce:
+                    events.append(event)
+        return events
 
 
 class Suite(NamedTuple):

@@ -6,7 +6,6 @@ import os
 import resource
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
@@ -15,6 +14,8 @@ from .processes import Usage
 
 if sys.platform == "linux":
     from .system import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, drop_capabilities, prctl
+
+_MEGABYTE = 1 << 20
 
 
 class Jail:
@@ -26,16 +27,15 @@ class Jail:
     Args:
         home: folder in which each attempt gets one of its own.
         limits: see `orchestai.sandbox.Limits`.
+
+    Attributes:
+        in_namespaces: the system itself refuses a program more processes than it may have; nothing in here can kill the
+            first processes (one that was killed was killed from outside).
+        keeps_tests: programs cannot see the process that runs their tests, so that the next one's may run there, too.
     """
 
-    counts_processes = False
-    """Whether the system itself refuses a program more processes than it may have."""
-
-    shields_first = False
-    """Whether nothing in here can kill the first processes: one that was killed was killed from outside."""
-
+    in_namespaces = False
     keeps_tests = False
-    """Whether programs cannot see the process that runs their tests, so that the next one's may run there, too."""
 
     def __init__(self, home: str, limits: dict[str, Any]) -> None:
         self._home = home
@@ -44,9 +44,14 @@ class Jail:
         self._workdir = ""
         sys.argv = ["solution.py"]
         os.umask(0o077)
-        self._descriptors = _max_descriptors()
-        _set_limits(limits)
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._descriptors = 65536 if soft == resource.RLIM_INFINITY else min(soft, 65536)
+        limit(resource.RLIMIT_CORE, 0)
+        limit(resource.RLIMIT_FSIZE, limits["file_mb"] * _MEGABYTE)
+        limit(resource.RLIMIT_NOFILE, limits["open_files"])
         if sys.platform == "linux":
+            own = int(processes.read_line("/proc/self/statm").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+            limit(resource.RLIMIT_AS, own + limits["memory_mb"] * _MEGABYTE)
             prctl(PR_SET_NO_NEW_PRIVS, 1)
 
     def open(self, own_sockets: int = 0) -> bool:
@@ -93,15 +98,13 @@ class Jail:
         Raises:
             RuntimeError: one did.
         """
-        for descriptor in self._confined:
-            if not os.read(descriptor, 1):
-                raise RuntimeError("a process could not be confined")
+        if not all(os.read(descriptor, 1) for descriptor in self._confined):
+            raise RuntimeError("a process could not be confined")
         self._forget()
 
     def _forget(self) -> None:
-        for descriptor in self._confined:
-            os.close(descriptor)
-        self._confined.clear()
+        while self._confined:
+            os.close(self._confined.pop())
 
     def fork(self, body: Callable[[], Any], keep: Iterable[int], *, trusted: bool = False) -> int:
         """Fork a confined process that runs `body` with no descriptor but 0-2 and `keep`; gives its id.
@@ -129,10 +132,9 @@ class Jail:
             os.setsid()
             die_with_parent(parent)
             start = 3
-            for descriptor in sorted([*keep, confined]):
+            for descriptor in (*sorted([*keep, confined]), self._descriptors):
                 os.closerange(start, descriptor)
                 start = descriptor + 1
-            os.closerange(start, self._descriptors)
             self._confine()
             os.write(confined, b"1")
             os.close(confined)
@@ -162,40 +164,9 @@ def die_with_parent(parent: int) -> None:
         os._exit(0)
 
 
-def _max_descriptors() -> int:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 65536 if soft == resource.RLIM_INFINITY else min(soft, 65536)
-
-
-def _set_limits(limits: dict[str, Any]) -> None:
-    megabyte = 1 << 20
-    limit(resource.RLIMIT_CORE, 0)
-    limit(resource.RLIMIT_FSIZE, limits["file_mb"] * megabyte)
-    limit(resource.RLIMIT_NOFILE, limits["open_files"])
-    if sys.platform == "linux":
-        limit(resource.RLIMIT_AS, _address_space() + limits["memory_mb"] * megabyte)
-
-
 def limit(which: int, value: int) -> None:
     """Lower a resource limit of this process to at most `value`."""
     _, hard = resource.getrlimit(which)
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)
     resource.setrlimit(which, (value, value))
-
-
-def _address_space() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-
-
-class Meter:
-    """Call it for the CPU seconds of this process, and the most bytes it held beyond those held at first."""
-
-    def __init__(self) -> None:
-        self._unit = 1 if sys.platform == "darwin" else 1024
-        self._at_first = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-    def __call__(self) -> tuple[float, int]:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return time.process_time(), (peak - self._at_first) * self._unit

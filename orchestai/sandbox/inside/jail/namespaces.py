@@ -13,37 +13,18 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from . import memory, processes, seccomp
+from . import processes, seccomp, system
 from .limits import Jail, limit
 from .processes import Usage
-from .system import (
-    CLONE_NEWIPC,
-    CLONE_NEWNET,
-    CLONE_NEWNS,
-    CLONE_NEWPID,
-    MS_BIND,
-    MS_NODEV,
-    MS_NOEXEC,
-    MS_NOSUID,
-    MS_RDONLY,
-    MS_REC,
-    MS_REMOUNT,
-    PR_SET_PDEATHSIG,
-    mount,
-    prctl,
-    setns,
-    unmount,
-    unshare,
-)
 
 _INODES = 4096
 _MOST_COUNTS = 1 << 13
 OWN_CODE = os.path.dirname(os.path.dirname(__file__))
 """An empty folder for programs; the process that runs tests has a home there that no program can write to."""
-_OPTIONS_OF_HOME = "size=8m,mode=1777"
+_A_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _SHARED_MEMORY = "/dev/shm"
 _TMP = "/tmp"
-_TCP_BYTES = "4096 65536 131072"
+_TCP_BYTES = b"4096 65536 131072"
 """Least, first and greatest size of a connection's buffers, for each direction."""
 _USED = re.compile(rb"^sockets: used (\d+)", re.MULTILINE)
 _IN_USE = re.compile(rb"\b(inuse|tw) [1-9]")
@@ -65,8 +46,7 @@ class NamespaceJail(Jail):
         OSError: the system does not allow this.
     """
 
-    counts_processes = True
-    shields_first = True
+    in_namespaces = True
     keeps_tests = True
 
     def __init__(self, scratch: str, limits: dict[str, Any], uid: int | None, slots: int) -> None:
@@ -77,11 +57,15 @@ class NamespaceJail(Jail):
         self._most_processes = limits["processes"] * own + 3 * slots + 4
         self._filter = seccomp.Filter(of_slot=False)
         self._own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-        self._socket_bytes = memory.socket_bytes()
-        unshare(CLONE_NEWNS | CLONE_NEWIPC)
-        self._settings = _open_settings(scratch)
-        mount("none", OWN_CODE, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k")  # all of it is loaded
-        self._in_tmp = [] if os.path.islink(_TMP) else [(name, _open_folder(name)) for name in os.listdir(_TMP)]
+        self._socket_bytes = processes.socket_bytes()
+        system.unshare(system.CLONE_NEWNS | system.CLONE_NEWIPC)
+        system.mount("proc", scratch, "proc", system.MS_NO_POWER)  # for a moment
+        self._settings = os.open(f"{scratch}/sys", _A_FOLDER)
+        """The kernel's settings, of the network in which one of them is opened."""
+        system.unmount(scratch)
+        system.mount("none", OWN_CODE, "tmpfs", system.MS_RDONLY | system.MS_NO_POWER, "size=4k")  # all of it is loaded
+        in_tmp = [] if os.path.islink(_TMP) else os.listdir(_TMP)
+        self._in_tmp = [(name, os.open(f"{_TMP}/{name}", _A_FOLDER)) for name in in_tmp]
         self._disks = [scratch, _SHARED_MEMORY, *([_TMP] if self._in_tmp else [])]
         self._mounted: list[tuple[int, int, int]] = []
         self._network: _Network | None = None
@@ -100,32 +84,28 @@ class NamespaceJail(Jail):
         if self._network is None or not self._network.is_as_new(own_sockets):
             if self._network is not None:
                 self._network.close()
-            unshare(CLONE_NEWNET)
+            system.unshare(system.CLONE_NEWNET)
             _start_loopback()
-            self._limit_connections()
+            for name in ("tcp_rmem", "tcp_wmem"):  # else the kernel makes them larger than those of other sockets
+                file = os.open(f"net/ipv4/{name}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=self._settings)
+                try:
+                    os.write(file, _TCP_BYTES)
+                finally:
+                    os.close(file)
             self._network = _Network()
             is_new = True
         if not self._disks_are_new():
             if self._mounted:
                 os.chdir("/")
                 for disk in reversed(self._disks):
-                    unmount(disk)
-            self._mount_disks(f"size={self._limits['file_mb']}m,nr_inodes={_INODES},mode=1777")
+                    system.unmount(disk)
+            self._mount_disks()
             self._settle(self._home)
             is_new = True
         return is_new
 
     def kernel_bytes(self) -> int:
         return self._socket_bytes * self._network.sockets() if self._network is not None else 0
-
-    def _limit_connections(self) -> None:
-        """Keep the kernel from making their buffers larger than those of other sockets."""
-        for name in ("tcp_rmem", "tcp_wmem"):
-            file = os.open(f"net/ipv4/{name}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=self._settings)
-            try:
-                os.write(file, _TCP_BYTES.encode())
-            finally:
-                os.close(file)
 
     def _disks_are_new(self) -> bool:
         """Whether nobody has changed the disks, or made a file on them that is gone again."""
@@ -147,37 +127,37 @@ class NamespaceJail(Jail):
 
     def fork(self, body: Callable[[], Any], keep: Iterable[int], *, trusted: bool = False) -> int:
         self._has_home = trusted
-        unshare(CLONE_NEWPID)
+        system.unshare(system.CLONE_NEWPID)
         try:
             return super().fork(body, keep)
         finally:
-            setns(self._own_pids, CLONE_NEWPID)
+            system.setns(self._own_pids, system.CLONE_NEWPID)
 
-    def _mount_disks(self, options: str) -> None:
+    def _mount_disks(self) -> None:
         """Empty disks; /tmp has one where the interpreter lies in it, which then stays there."""
+        options = f"size={self._limits['file_mb']}m,nr_inodes={_INODES},mode=1777"
         for disk in self._disks:
-            mount(
-                "scratch", disk, "tmpfs", MS_NOSUID | MS_NODEV | (MS_NOEXEC if disk == _SHARED_MEMORY else 0), options
-            )
+            flags = system.MS_NOSUID | system.MS_NODEV | (system.MS_NOEXEC if disk == _SHARED_MEMORY else 0)
+            system.mount("scratch", disk, "tmpfs", flags, options)
         for name, descriptor in self._in_tmp:
             os.mkdir(f"{_TMP}/{name}")
             os.chmod(f"{_TMP}/{name}", 0o755)
-            mount(f"/proc/self/fd/{descriptor}", f"{_TMP}/{name}", None, MS_BIND | MS_REC)
+            system.mount(f"/proc/self/fd/{descriptor}", f"{_TMP}/{name}", None, system.MS_BIND | system.MS_REC)
         self._mounted = [_state(disk) for disk in self._disks]
 
     def _confine(self) -> None:
-        unshare(CLONE_NEWNS)
-        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)  # tests may start scripts of the program's
-        mount("/proc/sys", "/proc/sys", None, MS_BIND)
-        mount("", "/proc/sys", None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        system.unshare(system.CLONE_NEWNS)
+        system.mount("proc", "/proc", "proc", system.MS_NO_POWER)  # tests may start scripts of the program's
+        system.mount("/proc/sys", "/proc/sys", None, system.MS_BIND)
+        system.mount("", "/proc/sys", None, system.MS_BIND | system.MS_REMOUNT | system.MS_RDONLY | system.MS_NO_POWER)
         if self._has_home:
-            mount("home", OWN_CODE, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, _OPTIONS_OF_HOME)
+            system.mount("home", OWN_CODE, "tmpfs", system.MS_NO_POWER, "size=8m,mode=1777")
         limit(resource.RLIMIT_NPROC, self._most_processes)
         if self._uid is not None:
             os.setgroups([])
             os.setresgid(self._uid, self._uid, self._uid)
             os.setresuid(self._uid, self._uid, self._uid)
-            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user clears it
+            system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user clears it
         super()._confine()
         self._filter.put_on()
 
@@ -205,19 +185,6 @@ class _Network:
     def close(self) -> None:
         for file in (*self._sockets, *self._traffic):
             os.close(file)
-
-
-def _open_folder(name: str) -> int:
-    return os.open(f"{_TMP}/{name}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-
-
-def _open_settings(folder: str) -> int:
-    """The kernel's settings, of the network in which one of them is opened; `folder` is covered meanwhile."""
-    mount("proc", folder, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-    try:
-        return os.open(f"{folder}/sys", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    finally:
-        unmount(folder)
 
 
 def _open_counts(*names: str) -> list[int]:

@@ -30,44 +30,22 @@ _CLONE = {"x86_64": 56, "aarch64": 220}
 _CLONE3 = 435
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32 = 0x40000000
-_EVERYWHERE = (
-    *(425, 426, 427),  # io_uring
-    *(428, 429, 430, 431, 432, 433, 442),  # open_tree, move_mount, fsopen, fsconfig, fsmount, fspick, mount_setattr
-    *(438, 440, 447),  # pidfd_getfd, process_madvise, memfd_secret
-    *(444, 445, 446),  # landlock_*: rules that the kernel keeps, without a limit
-    451,  # cachestat
-)
+_EVERYWHERE = (425, 426, 427, 428, 429, 430, 431, 432, 433, 442, 438, 440, 447, 444, 445, 446, 451)
+"""io_uring; open_tree, move_mount, fsopen, fsconfig, fsmount, fspick, mount_setattr; pidfd_getfd, process_madvise,
+memfd_secret; landlock_* (rules that the kernel keeps, without a limit); cachestat."""
+# ptrace, process_vm_readv, process_vm_writev, kcmp; mount, umount2, pivot_root, chroot, unshare, setns;
+# bpf, userfaultfd, perf_event_open; add_key, request_key, keyctl; kexec_load, kexec_file_load, *_module, reboot;
+# name_to_handle_at, open_by_handle_at, lookup_dcookie; swapon, swapoff, acct, quotactl, syslog;
+# settimeofday, clock_settime, clock_adjtime, adjtimex; sethostname, setdomainname, vhangup, modify_ldt, iopl, ioperm;
+# shmget, semget, msgget, mq_open, memfd_create: memory that no limit sees;
+# vmsplice, io_setup: pages that only a pipe holds, and rings that all programs share;
+# inotify_init, inotify_init1, fanotify_init: queues of events, which nothing limits;
+# mincore, preadv2 (RWF_NOWAIT): which pages of the system's files are in memory outlasts a program
 _REFUSED = {
-    "x86_64": (
-        *(101, 310, 311, 312),  # ptrace, process_vm_readv, process_vm_writev, kcmp
-        *(165, 166, 155, 161, 272, 308),  # mount, umount2, pivot_root, chroot, unshare, setns
-        *(321, 323, 298),  # bpf, userfaultfd, perf_event_open
-        *(248, 249, 250),  # add_key, request_key, keyctl
-        *(246, 320, 175, 313, 176, 169),  # kexec_load, kexec_file_load, *_module, reboot
-        *(303, 304, 212),  # name_to_handle_at, open_by_handle_at, lookup_dcookie
-        *(167, 168, 163, 179, 103),  # swapon, swapoff, acct, quotactl, syslog
-        *(164, 227, 305, 159),  # settimeofday, clock_settime, clock_adjtime, adjtimex
-        *(170, 171, 153, 154, 172, 173),  # sethostname, setdomainname, vhangup, modify_ldt, iopl, ioperm
-        *(29, 64, 68, 240, 319),  # shmget, semget, msgget, mq_open, memfd_create: memory that no limit sees
-        *(278, 206),  # vmsplice, io_setup: pages that only a pipe holds, and rings that all programs share
-        *(253, 294, 300),  # inotify_init, inotify_init1, fanotify_init: queues of events, which nothing limits
-        *(27, 327),  # mincore, preadv2 (RWF_NOWAIT): which pages of the system's files are in memory outlasts a program
-    ),
-    "aarch64": (
-        *(117, 270, 271, 272),
-        *(40, 39, 41, 51, 97, 268),
-        *(280, 282, 241),
-        *(217, 218, 219),
-        *(104, 294, 105, 273, 106, 142),
-        *(264, 265, 18),
-        *(224, 225, 89, 60, 116),
-        *(170, 112, 266, 171),
-        *(161, 162, 58),
-        *(194, 190, 186, 180, 279),
-        *(75, 0),
-        *(26, 262),
-        *(232, 286),
-    ),
+    "x86_64": "101 310 311 312  165 166 155 161 272 308  321 323 298  248 249 250  246 320 175 313 176 169  303 304 212 "
+    "167 168 163 179 103  164 227 305 159  170 171 153 154 172 173  29 64 68 240 319  278 206  253 294 300  27 327",
+    "aarch64": "117 270 271 272  40 39 41 51 97 268  280 282 241  217 218 219  104 294 105 273 106 142  264 265 18 "
+    "224 225 89 60 116  170 112 266 171  161 162 58  194 190 186 180 279  75 0  26 262  232 286",
 }
 _CONFINING = {"x86_64": (165, 166, 272, 308), "aarch64": (40, 39, 97, 268)}
 """mount, umount2, unshare, setns: how a slot confines its forks."""
@@ -115,7 +93,7 @@ def _instructions(of_slot: bool) -> bytes:
     if machine not in _AUDIT:
         raise OSError(errno.ENOSYS, f"no system call filter for {machine}")
     confining = {*_CONFINING[machine]}
-    refused = sorted({*_REFUSED[machine], *_EVERYWHERE} - confining if of_slot else confining)
+    refused = sorted({*map(int, _REFUSED[machine].split()), *_EVERYWHERE} - confining if of_slot else confining)
     end = len(refused)
     lines = [
         (_LOAD, 0, 0, _ARCHITECTURE),

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..ipc.wire import ChannelClosedError, LineReader, VerdictReader, open_verdict_pipe, send_line
-from ..jail import memory, processes
+from ..jail import processes
 from ..jail.limits import Jail
 from ..jail.processes import Usage
 from ..jail.shares import Shares
@@ -245,7 +245,7 @@ class Attempt:
             now = time.monotonic()
             if fate and not self._ending and not (self._may_be_left_alone() and now < cause_known_at):
                 killed = any(one.exit_code == -signal.SIGKILL for one in self._ended.values())
-                if killed and self._jail.shields_first:  # from outside of its namespace; or for its CPU time
+                if killed and self._jail.in_namespaces:  # from outside of its namespace; or for its CPU time
                     return self._fault("died", fate)._replace(kind="lost")
                 self._jail.check()
                 return self._fault("died", fate)
@@ -317,7 +317,7 @@ class Attempt:
         killed so, and is watched until the other ends.
         """
         return (
-            self._jail.shields_first
+            self._jail.in_namespaces
             and self._job.isolation != "open"
             and len(self._ended) < len(self._pids)
             and {one.exit_code for one in self._ended.values()} <= {0, CANDIDATE_GONE}
@@ -326,13 +326,13 @@ class Attempt:
     def _excess(self, living: list[int]) -> tuple[str, str] | None:
         """The fault of having too many processes, or of all of them holding too much memory."""
         limits = self._limits
-        if not self._jail.counts_processes and len(living) > limits["processes"] + len(self._pids):
+        if not self._jail.in_namespaces and len(living) > limits["processes"] + len(self._pids):
             return "died", f"more than {limits['processes']} processes"
         most_maps = min(_MAPS + _MAPS_EACH * len(living), _MOST_MAPS)
-        if memory.maps(living, most_maps) > most_maps:
+        if processes.maps(living, most_maps) > most_maps:
             return "memory", f"its {len(living)} processes together held more than {most_maps} memory maps"
         most = int(1.5 * limits["memory_mb"] * (1 << 20)) - self._jail.kernel_bytes()
-        if memory.held_bytes(living, most) > most:
+        if processes.held_bytes(living, most) > most:
             return "memory", f"its processes together held more than {1.5 * limits['memory_mb']:g} MB"
         return None
 

@@ -9,16 +9,18 @@ import marshal
 import os
 import pickle
 import re
+import resource
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from .. import AT_FORK, PROGRAM, WATCH
-from ..ipc.wire import ChannelClosedError, LineReader, Suite, VerdictWriter, framed, read_whole, send_line
-from ..jail.limits import Meter
+from ..ipc.wire import ChannelClosedError, LineReader, Suite, VerdictWriter, read_whole, send_frame, send_line
+from ..jail.processes import MAXRSS_UNIT
 from .candidate import MODULE, LoadError, load_candidate, new_module, run_code, serve
 from .guard import Guard
 from .proxy import Candidate
@@ -40,7 +42,8 @@ def tests(orders: socket.socket) -> None:
     for hook in AT_FORK:
         os.register_at_fork(**hook)
     gc.freeze()
-    reader, meter, guard, modules = LineReader(orders), Meter(), Guard(), set(sys.modules)
+    reader, guard, modules = LineReader(orders), Guard(), set(sys.modules)
+    at_first = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with suppress(ChannelClosedError):
         while True:
             order, (channel, *files) = reader.read()
@@ -49,10 +52,9 @@ def tests(orders: socket.socket) -> None:
             for file in files:
                 os.close(file)
             sys.modules.pop(MODULE, None)
-            cpu_s, peak_bytes = meter()
-            if not (order["stay"] and had_plain_answers and cpu_s < _MOST_CPU_S and peak_bytes < _MOST_BYTES):
-                return
-            if sys.modules.keys() != modules:
+            peak_bytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - at_first) * MAXRSS_UNIT
+            is_light = time.process_time() < _MOST_CPU_S and peak_bytes < _MOST_BYTES
+            if not (order["stay"] and had_plain_answers and is_light and sys.modules.keys() == modules):
                 return
             send_line(orders, {"peak_bytes": peak_bytes})
             gc.collect()  # what this ends may print, for one: the next program's tests would be said to have done it
@@ -158,7 +160,7 @@ def _open(order: dict[str, Any], code_file: int, tests_file: int, verdicts: int,
 
 
 _ORDER = b'{"entry_point": "f"}\n'
-_CALL = framed(b"c", pickle.dumps({"args": ([1],), "kwargs": {}, "known": {0: 0}, "next": 1}))
+_CALL = pickle.dumps({"args": ([1],), "kwargs": {}, "known": {0: 0}, "next": 1})
 
 
 def rehearse() -> None:
@@ -168,7 +170,7 @@ def rehearse() -> None:
     with tests, own:
         tests.sendall(_ORDER)
         LineReader(own).read()
-        tests.sendall(_CALL)
+        send_frame(tests, b"c", _CALL)
         tests.shutdown(socket.SHUT_WR)
         serve(own, "def f(numbers): return [n + 1 for n in numbers]", "f", new_module())
     sys.stdout, sys.stderr = streams

@@ -36,11 +36,10 @@ class Recorder(unittest.TestResult):
         self._watch = watch
         self._may_fail = may_fail
         self._printed = printed
-        self.memory_faults = memory_faults
         self._numbers = {id(test): number for test, number in numbers.items()}
         self._verdicts = verdicts
-        self._outcome = ""
-        self._message = ""
+        self._outcome = self._message = ""
+        self.memory_faults = memory_faults
         self.unheard = set(self._numbers.values())
         self.fixture_error = ""
 
@@ -72,48 +71,32 @@ class Recorder(unittest.TestResult):
             self.stop()
 
     def addSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
-        self._note("passed", "")
+        self._note(test, "passed", "")
 
     def addExpectedFailure(self, test: unittest.TestCase, err: Any) -> None:  # noqa: N802
-        self.addSuccess(test)
+        self._note(test, "passed", "")
 
     def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
-        self._note("failed", "unexpected success")
+        self._note(test, "failed", "unexpected success")
 
     def addFailure(self, test: unittest.TestCase, err: Any) -> None:  # noqa: N802
-        self._note("failed", describe(err[1]))
+        self._note(test, "failed", describe(err[1]))
 
     def addError(self, test: unittest.TestCase, err: Any) -> None:  # noqa: N802
-        if isinstance(test, unittest.TestCase):
-            self._note("memory" if issubclass(err[0], MemoryError) else "error", describe(err[1]))
-        else:
-            self.fixture_error = f"{test}: {describe(err[1])}"
+        self._note(test, "memory" if issubclass(err[0], MemoryError) else "error", describe(err[1]))
 
     def addSkip(self, test: unittest.TestCase, reason: str) -> None:  # noqa: N802
-        if isinstance(test, unittest.TestCase):
-            self._note("skipped", reason)
-        else:
-            self.fixture_error = f"{test}: skipped: {reason}"
+        self._note(test, "skipped", reason)
 
     def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, err: Any) -> None:  # noqa: N802
         if err is not None:
-            self._note("memory" if issubclass(err[0], MemoryError) else "failed", describe(err[1]))
+            self._note(test, "memory" if issubclass(err[0], MemoryError) else "failed", describe(err[1]))
 
-    def _note(self, outcome: str, message: str) -> None:
-        if self._outcome in ("", "passed"):
-            self._outcome, self._message = outcome, message[:300]
-
-
-def _run_all(cases: dict[unittest.TestCase, int], recorder: Recorder) -> None:
-    """Run the cases; one that raises KeyboardInterrupt, which ends a suite, costs itself."""
-    left = len(cases) + 1
-    while not recorder.shouldStop and len(recorder.unheard) < left:
-        left = len(recorder.unheard)
-        try:
-            unittest.TestSuite(case for case, number in cases.items() if number in recorder.unheard).run(recorder)
-            return
-        except KeyboardInterrupt:
-            continue
+    def _note(self, test: unittest.TestCase, outcome: str, message: str) -> None:
+        if not isinstance(test, unittest.TestCase):
+            self.fixture_error = f"{test}: {'skipped: ' * (outcome == 'skipped')}{message}"
+        elif self._outcome in ("", "passed"):
+            self._outcome, self._message = outcome, message[:MAX_MESSAGE]
 
 
 def run_tests(
@@ -145,9 +128,15 @@ def run_tests(
             else:
                 verdicts.end(number, "error", "the loaded tests do not have this one")
         recorder = Recorder(cases, verdicts, faults, printed, watch, may_fail)
-        if faults < MEMORY_FAULTS:
-            _run_all(cases, recorder)
-            faults = recorder.memory_faults
+        left = len(cases) + 1
+        while faults < MEMORY_FAULTS and not recorder.shouldStop and len(recorder.unheard) < left:
+            left = len(recorder.unheard)
+            try:
+                unittest.TestSuite(case for case, number in cases.items() if number in recorder.unheard).run(recorder)
+                break
+            except KeyboardInterrupt:  # which ends a suite, costs its test alone
+                continue
+        faults = recorder.memory_faults
         for number in sorted(recorder.unheard):
             if faults >= MEMORY_FAULTS:
                 outcome, message = "not_run", "too many tests before it ran out of memory"

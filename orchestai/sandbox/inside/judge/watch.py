@@ -89,7 +89,7 @@ class Watch:
         self._may_change = {*_MAY_CHANGE, *sets}
         self._tells = tells
         self._library = tuple(os.path.join(os.path.abspath(folder), "") for folder in sys.path if folder)
-        self._library += ("<frozen ", os.path.dirname(os.path.dirname(__file__)))
+        self._library += ("<frozen ", os.path.dirname(os.path.dirname(__file__)), _TESTS)
         self._inside = 0
         self._ended: set[str] = set()
         self._failures = 0
@@ -97,7 +97,10 @@ class Watch:
         self._asking = False
         self._hearing: set[int] = set()
         self._wrap_assertions()
-        self._modules: _Names = _names({name: sys.modules[name] for name in sys.modules if _is_watched(name)})
+        judging = {
+            name: one for name, one in [*sys.modules.items()] if one is not None and name.partition(".")[0] in _WATCHED
+        }
+        self._modules: _Names = _names(judging)
         packages = {name.partition(".")[0] for name in uses}
         self._uses = packages.union(_JUDGING, {"numpy"} if "pandas" in packages else ())
         self._kept = _at_first | _facts(unittest.case, *_watched(self._uses, _at_first))
@@ -166,10 +169,8 @@ class Watch:
         if found := _OBEYED.intersection(os.environ):
             self._found.append(f"it sets {min(found)}, which programs obey that tests start")
             return
-        for label, now, (names, values) in [
-            ("sys.modules", sys.modules, self._modules),
-            *((label, _vars(thing), names) for label, (thing, names) in self._kept.items()),
-        ]:
+        kept = ((label, _vars(thing), names) for label, (thing, names) in self._kept.items())
+        for label, now, (names, values) in (("sys.modules", sys.modules, self._modules), *kept):
             if not _all(_map(_is, _map(now.get, names), values)):
                 changed = {name for name, value in zip(names, values, strict=True) if now.get(name) is not value}
                 if changed - self._may_change:
@@ -214,30 +215,32 @@ class Watch:
             return
         self._asking = True
         try:
-            if name in _EQUALITIES:
-                passes = _equal if "Almost" not in name else passes
-            if any(_all_pass(passes, pairs) for pairs in self._variants(name, one, other)):
-                self._found.append(f"what it gave passes {name} whatever it is held against")
+            if name in _EQUALITIES and name != "assertAlmostEqual":
+                passes = _equal
+            for pair in self._variants(name, one, other):
+                with suppress(Exception):
+                    if passes(*pair):
+                        self._found.append(f"what it gave passes {name} whatever it is held against")
+                        break
         finally:
             self._asking = False
 
-    def _variants(self, name: str, one: Any, other: Any) -> Iterator[list[tuple[Any, Any]]]:
-        """Pairs for which an assertion cannot hold, all of them at once."""
+    def _variants(self, name: str, one: Any, other: Any) -> Iterator[tuple[Any, Any]]:
+        """Pairs for none of which an assertion can hold."""
         if name in _EQUALITIES or name == "Eq":
             for mine, theirs in ((one, other), (other, one)):
                 wrong = [value for item in _items(theirs) if (value := _another(item)) is not Other][:3]
                 for liar in [item for item in _items(mine) if not self._is_known(item)][:3]:
-                    yield [(liar, Other())]
-                    yield from ([(liar, value)] for value in wrong)
+                    yield from ((liar, value) for value in (Other(), *wrong))
         elif name in ("assertIn", "In"):
             if not self._is_known(other):
-                yield [(Other(), other)]
+                yield Other(), other
             if not self._is_known(one):
-                yield [(one, [Other()])]
+                yield one, [Other()]
         elif name == "assertIsInstance" and type(one).__module__ != "unittest.mock":
-            yield [(one, Other)]
+            yield one, Other
             if type(other) is type and other not in type(one).__mro__:
-                yield [(one, other)]
+                yield one, other
 
     def _is_known(self, value: Any, depth: int = 0) -> bool:
         """Whether a value is of classes that the program cannot have made, and so is all that it holds."""
@@ -246,12 +249,9 @@ class Watch:
             return True
         if depth > 20:
             return False
-        if cls in _CONTAINERS:
-            return len(value) <= _MOST_ITEMS and all(self._is_known(item, depth + 1) for item in value)
-        if cls in _TABLES:
-            return len(value) <= _MOST_ITEMS and all(
-                self._is_known(key, depth + 1) and self._is_known(item, depth + 1) for key, item in value.items()
-            )
+        if cls in _CONTAINERS or cls in _TABLES:
+            items = value if cls in _CONTAINERS else [part for pair in value.items() for part in pair]
+            return len(value) <= _MOST_ITEMS and all(self._is_known(item, depth + 1) for item in items)
         if cls.__flags__ & _HEAP_TYPE:
             return self._tells and cls.__module__ == "unittest.mock"
         dtype = getattr(value, "dtype", None)
@@ -276,7 +276,7 @@ class Watch:
             looks = args[1] in _INNER and self._is_of_program(frame) and not _is_own(args[0])
             return f"it looks at {args[1]}" if looks else ""
         if event == "compile":
-            seems = str(args[1]).startswith((*self._library, _TESTS)) and self._is_of_program(frame)
+            seems = str(args[1]).startswith(self._library) and self._is_of_program(frame)
             return "it has code of its own seem to be a library's" if seems else ""
         if self._is_of_program(frame):
             return f"it uses {event}"
@@ -284,10 +284,7 @@ class Watch:
         return f"it uses {name}" if name in _FRAME_GIVERS and self._is_of_program(frame.f_back) else ""
 
     def _is_of_program(self, frame: FrameType | None) -> bool:
-        if frame is None:
-            return False
-        file = frame.f_code.co_filename
-        return file != _TESTS and not file.startswith(self._library)
+        return frame is not None and not frame.f_code.co_filename.startswith(self._library)
 
 
 _HEAP_TYPE = 1 << 9
@@ -299,13 +296,9 @@ def remember() -> None:
     _at_first.update(_facts(*_watched(_JUDGING)))
 
 
-def _is_watched(module: str) -> bool:
-    return module.partition(".")[0] in _WATCHED and sys.modules[module] is not None
-
-
 def _watched(packages: Collection[str], known: Collection[str] = ()) -> list[ModuleType]:
-    names = [name for name in _WATCHED if name in sys.modules and name.partition(".")[0] in packages]
-    return [sys.modules[name] for name in names if name not in known]
+    names = [name for name in _WATCHED if name in sys.modules and name not in known]
+    return [sys.modules[name] for name in names if name.partition(".")[0] in packages]
 
 
 def _names(facts: dict[str, Any]) -> _Names:
@@ -378,13 +371,6 @@ def _items(value: Any, depth: int = 0) -> Iterator[Any]:
             yield from _items(part, depth + 1)
     else:
         yield value
-
-
-def _all_pass(passes: Callable[[Any, Any], bool], pairs: list[tuple[Any, Any]]) -> bool:
-    try:
-        return all(passes(*pair) for pair in pairs)
-    except Exception:
-        return False
 
 
 def _says_yes(said: Any) -> bool:
