@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from orchestai.sandbox import Limits, Program, Sandbox
-from orchestai.sandbox.inside.judge.proxy import answer_error
+from orchestai.sandbox.inside.judge.sealed import answer_error
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

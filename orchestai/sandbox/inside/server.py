@@ -85,8 +85,17 @@ def _run_slot(channels: list[socket.socket], index: int, settings: dict[str, Any
         own.close()
         die_with_parent(parent)
         processes.become_reaper()
+        home, limits = settings["home"], settings["limits"]
         try:
-            slot = Slot(channel, _open_jail(settings, index, len(channels) + 1), settings["limits"])
+            jail: Jail
+            if settings["level"] == "process":
+                jail = Jail(home, limits)
+            else:
+                from .jail.namespaces import NamespaceJail
+
+                uid = settings["first_uid"] + index if os.getuid() == 0 else None
+                jail = NamespaceJail(home, limits, uid, len(channels) + 1)
+            slot = Slot(channel, jail, limits)
         except OSError as error:
             send_line(channel, {"unable": f"no jail for programs: {error}"})
         else:
@@ -94,16 +103,6 @@ def _run_slot(channels: list[socket.socket], index: int, settings: dict[str, Any
         code = 0
     finally:
         os._exit(code)
-
-
-def _open_jail(settings: dict[str, Any], index: int, slots: int) -> Jail:
-    home, limits = settings["home"], settings["limits"]
-    if settings["level"] == "process":
-        return Jail(home, limits)
-    from .jail.namespaces import NamespaceJail
-
-    uid = settings["first_uid"] + index if os.getuid() == 0 else None
-    return NamespaceJail(home, limits, uid, slots)
 
 
 class Slot:

@@ -18,7 +18,7 @@ from ..jail.limits import Jail
 from ..jail.processes import Usage
 from ..jail.shares import Shares
 from . import process_main
-from .proxy import CANDIDATE_GONE, LOAD_FAULTS
+from .sealed import CANDIDATE_GONE, LOAD_FAULTS
 
 _FIRST_COUNT_S, _COUNT_EVERY_S = 0.02, 0.1
 """Programs that fill memory as fast as they can end within three tenths of a second, and come again."""

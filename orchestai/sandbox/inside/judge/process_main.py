@@ -22,8 +22,7 @@ from .. import AT_FORK, PROGRAM, WATCH
 from ..ipc.wire import ChannelClosedError, LineReader, Suite, VerdictWriter, read_whole, send_frame, send_line
 from ..jail.processes import MAXRSS_UNIT
 from .candidate import MODULE, LoadError, load_candidate, new_module, run_code, serve
-from .guard import Guard
-from .proxy import Candidate
+from .sealed import Candidate, Guard
 from .testing import run_tests
 from .watch import Watch
 
