@@ -40,11 +40,8 @@ def example_tests(function: str, examples: Sequence[Example]) -> str:
 
 
 async def passes_examples(sandbox: Sandbox, code: str, function: str, examples: Sequence[Example]) -> bool:
-    """Whether `code` defines the function and the function gives every example's result.
-
-    Raises:
-        InfrastructureError: the sandbox could not judge it.
-    """
+    """Whether `code` defines the function and the function gives every example's result. Raises InfrastructureError:
+    the sandbox could not judge it."""
     if not ((function in code or "import *" in code) and parses(code)):  # spares the sandbox what cannot pass
         return False
     report = await sandbox.arun(Program(code, example_tests(function, examples), function, "sealed"))

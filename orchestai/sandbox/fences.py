@@ -70,7 +70,8 @@ def programs(text: str, name: str = "", arity: int | None = None) -> list[str]:
         return [text]
     found = [code for block, info in _blocks(text, budget) if (code := _read(block, info, budget))]
     if not any(_defines_something(code) for code in found):
-        found += [code for code in [_between_prose(_without_marks(text), budget)] if code]
+        without_marks = "\n".join("" if _MARKS.match(line) else line for line in text.split("\n"))
+        found += [code for code in [_between_prose(without_marks, budget)] if code]
     found = list(dict.fromkeys(found))[-_MOST_CANDIDATES:]
     ranks = {code: _rank(code, place, name, arity) for place, code in enumerate(found)}
     ordered = sorted(found, key=ranks.__getitem__, reverse=True)
@@ -177,10 +178,6 @@ def _without_line_marks(block: str) -> Iterator[str]:
         marked = [(line, found) for line in lines if (found := mark.match(line))]
         if lines and mark.match(lines[0]) and (len(marked) == len(lines) or mark is _LINE_MARKS[0]):
             yield textwrap.dedent("\n".join(line[found.end() :] for line, found in marked))
-
-
-def _without_marks(text: str) -> str:
-    return "\n".join("" if _MARKS.match(line) else line for line in text.split("\n"))
 
 
 def _between_prose(text: str, budget: _Budget) -> str | None:

@@ -54,15 +54,12 @@ class Judge(Protocol):
 
     def start(self) -> None:
         """Be ready for the first program."""
-        ...
 
     def judge(self, program: Program) -> Report:
         """The verdict; a fault of the infrastructure is the report's."""
-        ...
 
     def close(self) -> None:
         """End all that runs."""
-        ...
 
 
 class LocalJudge:
@@ -163,12 +160,8 @@ class LocalJudge:
             return self._servers[tier]
 
     def _run(self, program: Program, names: Sequence[str]) -> dict[str, Any]:
-        """The verdict on a program with the tests `names`; see `ForkServer.judge`.
-
-        Raises:
-            SlotLostError: the program ended the process that watched it, twice.
-            InfrastructureError: no server could be started or kept.
-        """
+        """The verdict on a program with the tests `names`; see `ForkServer.judge`. Raises SlotLostError: the program
+        ended the process that watched it, twice. Raises InfrastructureError: no server could be started or kept."""
         tier = self._tier(program)
         slot = self._slots.get()
         try:

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 from . import MOST_WALLS
 from .ipc.wire import ChannelClosedError, LineReader, send_line
-from .jail import processes
 from .jail.limits import Jail, die_with_parent, hide_memory
 from .judge.attempt import AbandonedError, Attempt, Ending, Job, TestProcess
 from .judge.process_main import rehearse
@@ -84,7 +83,6 @@ def _run_slot(channels: list[socket.socket], index: int, settings: dict[str, Any
         channel = own.dup()  # gets a number below the limit on descriptors, wherever the parent's began
         own.close()
         die_with_parent(parent)
-        processes.become_reaper()
         home, limits = settings["home"], settings["limits"]
         try:
             jail: Jail
@@ -143,13 +141,6 @@ class Slot:
             with suppress(OSError, RuntimeError):  # what stands in the way now is said if it still does then
                 self._ready = Attempt(self._jail, self._limits, self._tests)
 
-    def _next_attempt(self) -> Attempt:
-        attempt, self._ready = self._ready, None
-        if attempt is not None and not attempt.lives():  # a system without memory may have ended them
-            attempt.close()
-            attempt = None
-        return attempt or Attempt(self._jail, self._limits, self._tests)
-
     def _judge(self, job: Job) -> dict[str, Any]:
         """Verdicts of all tests; a test that ends or hangs its process costs itself, the rest run in a new attempt."""
         begin = time.monotonic()
@@ -159,7 +150,11 @@ class Slot:
         cpu_s, peak_bytes, losses = 0.0, 0, 0
         status, reason = "ok", ""
         while todo := [test for test in range(job.total) if test not in verdicts]:
-            attempt = self._next_attempt()
+            attempt, self._ready = self._ready, None
+            if attempt is not None and not attempt.lives():  # a system without memory may have ended them
+                attempt.close()
+                attempt = None
+            attempt = attempt or Attempt(self._jail, self._limits, self._tests)
             try:
                 attempt.start(job, todo)
                 ending = attempt.watch(deadline, latest, self._channel)

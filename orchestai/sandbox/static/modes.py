@@ -71,11 +71,8 @@ _CHANGING = words(
 
 @lru_cache(maxsize=1024)
 def objection_to_copies(source: str, entry_point: str) -> str:
-    """What in the tests needs them in one process with the program; empty if nothing shows.
-
-    Raises:
-        SyntaxError, ValueError: `source` is not Python.
-    """
+    """What in the tests needs them in one process with the program; empty if nothing shows. Raises SyntaxError,
+    ValueError: `source` is not Python."""
     _, nodes = parsed(source)
     names = {node.id for node in nodes[ast.Name]} | {node.attr for node in nodes[ast.Attribute]}
     names |= {keyword.arg for keyword in nodes[ast.keyword] if keyword.arg}
@@ -164,8 +161,10 @@ class _Exchange:
             self._first.setdefault(name, 0)
 
     def objection(self) -> str:
-        if any(self._changes(node) for node in self._changed_places()):
-            return "they change what the program got or gave"
+        for place in self._changed_places():
+            later = any(place.lineno > self._first.get(name, sys.maxsize) for name in _names_in(place))
+            if later or any(node in self._calls for node in ast.walk(place)):
+                return "they change what the program got or gave"
         compares = [
             one for one in self._nodes[ast.Compare] if any(isinstance(op, (ast.Is, ast.IsNot)) for op in one.ops)
         ]
@@ -223,11 +222,6 @@ class _Exchange:
         targets = [target for target in targets if isinstance(target, (ast.Attribute, ast.Subscript))]
         targets += [call.func for call in self._nodes[ast.Call] if getattr(call.func, "attr", "") in _CHANGING]
         return [target.value for target in targets]
-
-    def _changes(self, place: ast.expr) -> bool:
-        return any(place.lineno > self._first.get(name, sys.maxsize) for name in _names_in(place)) or any(
-            node in self._calls for node in ast.walk(place)
-        )
 
 
 _MAKERS = words(

@@ -57,11 +57,8 @@ def list_tests(source: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def packed(source: str, names: tuple[str, ...], entry_point: str, isolation: Isolation = "sealed") -> bytes:
-    """The tests `names` of `source` as a `Suite` for the sandbox's processes; compiled once for all programs.
-
-    Raises:
-        SyntaxError, ValueError: `source` is not Python.
-    """
+    """The tests `names` of `source` as a `Suite` for the sandbox's processes; compiled once for all programs. Raises
+    SyntaxError, ValueError: `source` is not Python."""
     tree, nodes = parsed(source)
     free = {*free_names(source), entry_point}
     meant = _meant(source, free) if isolation == "open" else {}
@@ -155,11 +152,8 @@ def _statements(given: str) -> list[ast.stmt]:
 
 @lru_cache(maxsize=1024)
 def free_names(source: str) -> tuple[str, ...]:
-    """Names that a source uses and nowhere binds, without builtins: its tests expect them of the program.
-
-    Raises:
-        SyntaxError: `source` is not Python.
-    """
+    """Names that a source uses and nowhere binds, without builtins: its tests expect them of the program. Raises
+    SyntaxError: `source` is not Python."""
     used: set[str] = set()
     bound = set(dir(builtins)) | {"__file__"}
     _, nodes = parsed(source)

@@ -119,11 +119,6 @@ class _Ends(ast.NodeTransformer):
     visit_AsyncFunctionDef = visit_ClassDef = visit_FunctionDef  # type: ignore[assignment]  # noqa: N815
 
 
-def _may_fail(node: ast.AST) -> bool:
-    name = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
-    return isinstance(node, ast.Assert) or name.startswith(("assert", "fail"))
-
-
 class _Reports(ast.NodeTransformer):
     """Has comparisons made by the watch, failed assertions reported to it, and names of the program looked up."""
 
@@ -138,7 +133,10 @@ class _Reports(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        self._asserts = any(map(_may_fail, ast.walk(node)))
+        nodes = list(ast.walk(node))
+        called = [one.func.attr for one in nodes if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)]
+        self._asserts = any(name.startswith(("assert", "fail")) for name in called)
+        self._asserts = self._asserts or any(isinstance(one, ast.Assert) for one in nodes)
         return self.generic_visit(node)
 
     visit_AsyncFunctionDef = visit_FunctionDef  # type: ignore[assignment]  # noqa: N815

@@ -91,11 +91,7 @@ def encode_arguments(value: Any) -> bytes:
 
 
 def decode(payload: bytes) -> Any:
-    """The value that `payload` pickles.
-
-    Raises:
-        NotPlainError: it is anything but plain data.
-    """
+    """The value that `payload` pickles. Raises NotPlainError: it is anything but plain data."""
     with suppress(NamesClassError):
         return decode_primitive(payload)
     try:
@@ -107,12 +103,8 @@ def decode(payload: bytes) -> Any:
 
 
 def decode_primitive(payload: bytes) -> Any:
-    """The value that `payload` pickles, if no class is named in it.
-
-    Raises:
-        NamesClassError: one is.
-        NotPlainError: it is no pickle.
-    """
+    """The value that `payload` pickles, if no class is named in it. Raises NamesClassError: one is. Raises
+    NotPlainError: it is no pickle."""
     try:
         return _Primitive(io.BytesIO(payload)).load()
     except NamesClassError:
@@ -146,7 +138,10 @@ class _Pickler(pickle.Pickler):
         if _BY_TEXT.get(cls.__name__) == cls.__module__:
             return rebuild, ("text", cls.__name__, str(value))
         if cls in _ITERATORS:
-            return rebuild, ("items", _items(value))
+            items = list(islice(value, _MOST_ITEMS + 1))
+            if len(items) > _MOST_ITEMS:
+                raise NotPlainError(f"an iterator of more than {_MOST_ITEMS} items is no plain data")
+            return rebuild, ("items", items)
         if cls is memoryview:
             return rebuild, ("plain", bytes(value))
         if cls is _ISO_DATE:
@@ -183,13 +178,6 @@ def _nan(name: Any) -> float:
     if type(name) is not str or name not in _WITH_NAN:
         raise NotPlainError("a reference to something that is not in the answer")
     return _nans().get(name, math.nan)
-
-
-def _items(iterator: Any) -> list[Any]:
-    items = list(islice(iterator, _MOST_ITEMS + 1))
-    if len(items) > _MOST_ITEMS:
-        raise NotPlainError(f"an iterator of more than {_MOST_ITEMS} items is no plain data")
-    return items
 
 
 def _content(value: Any, base: Any) -> Any:

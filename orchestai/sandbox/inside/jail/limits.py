@@ -13,7 +13,7 @@ from . import processes
 from .processes import Usage
 
 if sys.platform == "linux":
-    from .system import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, drop_capabilities, prctl
+    from . import system
 
 _MEGABYTE = 1 << 20
 
@@ -50,9 +50,10 @@ class Jail:
         limit(resource.RLIMIT_FSIZE, limits["file_mb"] * _MEGABYTE)
         limit(resource.RLIMIT_NOFILE, limits["open_files"])
         if sys.platform == "linux":
+            system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)  # it gets orphans, so that none escapes `end`
             own = int(processes.read_line("/proc/self/statm").split()[0]) * os.sysconf("SC_PAGE_SIZE")
             limit(resource.RLIMIT_AS, own + limits["memory_mb"] * _MEGABYTE)
-            prctl(PR_SET_NO_NEW_PRIVS, 1)
+            system.prctl(system.PR_SET_NO_NEW_PRIVS, 1)
 
     def open(self, own_sockets: int = 0) -> bool:
         """Go to an empty folder, in which the next attempt's processes will be; whether that is another than before.
@@ -71,11 +72,8 @@ class Jail:
         os.environ.update(HOME=workdir, TMPDIR=workdir, PWD=workdir)
 
     def end(self, pids: list[int]) -> dict[int, Usage]:
-        """End the processes and all that they started, and remove what they wrote; what each of `pids` used.
-
-        Raises:
-            RuntimeError: some process could not be ended.
-        """
+        """End the processes and all that they started, and remove what they wrote; what each of `pids` used. Raises
+        RuntimeError: some process could not be ended."""
         self._forget()
         try:
             return processes.end_all(pids)
@@ -93,11 +91,8 @@ class Jail:
         return 0
 
     def check(self) -> None:
-        """Make sure that no process of the attempt ended before it was confined: the program is not to blame for that.
-
-        Raises:
-            RuntimeError: one did.
-        """
+        """Make sure that no process of the attempt ended before it was confined: the program is not to blame for
+        that. Raises RuntimeError: one did."""
         if not all(os.read(descriptor, 1) for descriptor in self._confined):
             raise RuntimeError("a process could not be confined")
         self._forget()
@@ -147,19 +142,19 @@ class Jail:
         """Take from this process what it must not have and what its slot needs; it cannot undo that."""
         limit(resource.RLIMIT_CPU, int(self._limits["wall_s"]) + 2)
         if sys.platform == "linux":
-            drop_capabilities()
+            system.drop_capabilities()
 
 
 def hide_memory() -> None:
     """No process without CAP_SYS_PTRACE can trace this one or its forks, or open their descriptors through /proc."""
     if sys.platform == "linux":
-        prctl(PR_SET_DUMPABLE, 0)
+        system.prctl(system.PR_SET_DUMPABLE, 0)
 
 
 def die_with_parent(parent: int) -> None:
     """SIGKILL this process when `parent` ends (Linux). A parent outside of our pid namespace has the id 0."""
     if sys.platform == "linux":
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() not in (parent, 0):
         os._exit(0)
 

@@ -28,7 +28,7 @@ _TCP_BYTES = b"4096 65536 131072"
 """Least, first and greatest size of a connection's buffers, for each direction."""
 _USED = re.compile(rb"^sockets: used (\d+)", re.MULTILINE)
 _IN_USE = re.compile(rb"\b(inuse|tw) [1-9]")
-_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP, _LOOPBACK = 0x8913, 0x8914, 1, struct.pack("16sH14x", b"lo", 0)
 
 
 class NamespaceJail(Jail):
@@ -85,7 +85,9 @@ class NamespaceJail(Jail):
             if self._network is not None:
                 self._network.close()
             system.unshare(system.CLONE_NEWNET)
-            _start_loopback()
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:  # starts the loopback
+                flags = struct.unpack("16sH14x", fcntl.ioctl(control, _SIOCGIFFLAGS, _LOOPBACK))[1]
+                fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", flags | _IFF_UP))
             for name in ("tcp_rmem", "tcp_wmem"):  # else the kernel makes them larger than those of other sockets
                 file = os.open(f"net/ipv4/{name}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=self._settings)
                 try:
@@ -208,10 +210,3 @@ def _state(disk: str) -> tuple[int, int, int]:
         return status.st_atime_ns, status.st_ctime_ns, os.fstat(descriptor).st_ino
     finally:
         os.close(descriptor)
-
-
-def _start_loopback() -> None:
-    name = struct.pack("16sH14x", b"lo", 0)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        flags = struct.unpack("16sH14x", fcntl.ioctl(control, _SIOCGIFFLAGS, name))[1]
-        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sH14x", b"lo", flags | _IFF_UP))

@@ -15,14 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-if sys.platform == "linux":
-    from .system import prctl
-
 _RESIDENT = re.compile(r"^RssAnon:\s+(\d+)", re.MULTILINE)
 _SHARED_RESIDENT = re.compile(r"^RssShmem:\s+(\d+)", re.MULTILINE)
 _PROPORTIONAL = re.compile(r"^Pss_Anon:\s+(\d+)", re.MULTILINE)
 _DEVICE = re.compile(r"^(\S+) \S+ \S+ (\S+)", re.MULTILINE)
-_DEFAULTS = ("rmem_default", "wmem_default")
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 _NOBODY_ELSE_S = 0.001
 """Whoever still lives after a pause of this length is in none of the groups that were killed."""
@@ -30,17 +26,13 @@ _NOBODY_ELSE_S = 0.001
 
 def descendants(root: int) -> list[int]:
     """Living children of `root`, their children, and so on; empty where /proc does not tell."""
-    found: list[int] = []
-    queue = [root]
-    while queue:
-        threads = f"/proc/{queue.pop()}/task"
+    found = [root]
+    for pid in found:
         with suppress(OSError):
-            for thread in os.listdir(threads):
+            for thread in os.listdir(f"/proc/{pid}/task"):
                 with suppress(OSError):
-                    pids = [int(pid) for pid in Path(f"{threads}/{thread}/children").read_text().split()]
-                    found += pids
-                    queue += pids
-    return found
+                    found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+    return found[1:]
 
 
 class Schedule(NamedTuple):
@@ -80,12 +72,6 @@ def waited_s(firsts: list[int], before: Schedule, now: Schedule) -> float:
     return max(sum(waits.pop(pid, 0.0) for pid in firsts), *waits.values(), 0.0)
 
 
-def become_reaper() -> None:
-    """Orphaned descendants become children of this process (Linux), so that none escapes `end_all`."""
-    if sys.platform == "linux":
-        prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
-
-
 class Usage(NamedTuple):
     """What an ended process, with the children that it waited for, has used; `exit_code` -n means by signal n."""
 
@@ -106,11 +92,8 @@ def reap() -> tuple[dict[int, Usage], bool]:
 
 
 def end_all(groups: list[int], patience_s: float = 5.0) -> dict[int, Usage]:
-    """Kill the process groups and every descendant of this process, and reap them; what each child used.
-
-    Raises:
-        RuntimeError: some could not be ended within `patience_s`.
-    """
+    """Kill the process groups and every descendant of this process, and reap them; what each child used. Raises
+    RuntimeError: some could not be ended within `patience_s`."""
     for group in groups:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
@@ -133,10 +116,7 @@ def end_all(groups: list[int], patience_s: float = 5.0) -> dict[int, Usage]:
 
 def end_namespaces(firsts: list[int], patience_s: float = 15.0) -> dict[int, Usage]:
     """Kill the first processes of pid namespaces, with which all others in them end, and reap them; what each used.
-
-    Raises:
-        RuntimeError: some could not be ended within `patience_s`.
-    """
+    Raises RuntimeError: some could not be ended within `patience_s`."""
     for pid in firsts:
         os.kill(pid, signal.SIGKILL)
     give_up = time.monotonic() + patience_s
@@ -190,11 +170,13 @@ def held_bytes(pids: list[int], most: int) -> int:
     Roughly; but where that seems more than `most`, what several of them share counts once.
     """
     shared = _shared_bytes(pids)
-    inherited = _private_bytes(os.getpid())
-    private = sum(max(0, _private_bytes(pid) - inherited) for pid in pids)
-    if private + shared > most:
-        private = max(0, sum(map(_share_of_private_bytes, pids)) - inherited)
-    return private + shared
+    inherited = _kilobytes(_RESIDENT, os.getpid(), "status")
+    private = [_kilobytes(_RESIDENT, pid, "status") for pid in pids]
+    held = sum(max(0, one - inherited) for one in private) + shared
+    if held > most:  # for each page its share of it among the processes that have it; all of it where we may not look
+        parts = [_kilobytes(_PROPORTIONAL, pid, "smaps_rollup") or one for pid, one in zip(pids, private, strict=True)]
+        held = max(0, sum(parts) - inherited) + shared
+    return held
 
 
 def maps(pids: list[int], most: int) -> int:
@@ -209,20 +191,9 @@ def maps(pids: list[int], most: int) -> int:
 
 def socket_bytes() -> int:
     """What the kernel keeps at most in a socket whose buffers are of the system's sizes, unread and unsent."""
-    total = 0
-    for name in _DEFAULTS:
-        with suppress(OSError):
-            total += int(Path(f"/proc/sys/net/core/{name}").read_text())
-    return total or 1 << 19
-
-
-def _private_bytes(pid: int) -> int:
-    return _kilobytes(_RESIDENT, f"/proc/{pid}/status")
-
-
-def _share_of_private_bytes(pid: int) -> int:
-    """The same, but for each page its share of it among the processes that have it; all of it where we may not look."""
-    return _kilobytes(_PROPORTIONAL, f"/proc/{pid}/smaps_rollup") or _private_bytes(pid)
+    with suppress(OSError):
+        return sum(int(Path(f"/proc/sys/net/core/{name}").read_text()) for name in ("rmem_default", "wmem_default"))
+    return 1 << 19
 
 
 def _shared_bytes(pids: list[int]) -> int:
@@ -233,10 +204,15 @@ def _shared_bytes(pids: list[int]) -> int:
         try:
             mapped = _shared_maps().findall(Path(f"/proc/{pid}/maps").read_text())
         except OSError:  # it has just ended, or we may not look
-            elsewhere += _kilobytes(_SHARED_RESIDENT, f"/proc/{pid}/status")
+            elsewhere += _kilobytes(_SHARED_RESIDENT, pid, "status")
             continue
         for place, offset, number in mapped:
-            sizes[number] = max(sizes.get(number, 0), _size(pid, place, int(offset, 16)))
+            try:
+                size = os.stat(f"/proc/{pid}/map_files/{place}").st_blocks * 512
+            except OSError:  # the system does not tell: as far as it is mapped
+                begin, end = (int(address, 16) for address in place.split("-"))
+                size = int(offset, 16) + end - begin
+            sizes[number] = max(sizes.get(number, 0), size)
     return sum(sizes.values()) + elsewhere
 
 
@@ -253,17 +229,9 @@ def _shared_maps() -> re.Pattern[str]:
     raise OSError("no shared memory of this process can be found")
 
 
-def _size(pid: int, place: str, offset: int) -> int:
-    """What the shared memory mapped at a place takes; where the system does not tell, as far as it is mapped."""
-    with suppress(OSError):
-        return os.stat(f"/proc/{pid}/map_files/{place}").st_blocks * 512
-    begin, end = (int(address, 16) for address in place.split("-"))
-    return offset + end - begin
-
-
-def _kilobytes(pattern: re.Pattern[str], path: str) -> int:
+def _kilobytes(pattern: re.Pattern[str], pid: int, file: str) -> int:
     """A line's figure, in bytes; 0 where there is none."""
     with suppress(OSError):
-        if found := pattern.search(Path(path).read_text()):
+        if found := pattern.search(Path(f"/proc/{pid}/{file}").read_text()):
             return int(found[1]) << 10
     return 0

@@ -111,16 +111,6 @@ def _instructions(of_slot: bool) -> bytes:
     return b"".join(struct.pack("HBBI", *line) for line in lines)
 
 
-def _special_cases(machine: str) -> _Lines:
-    return [
-        *_as_if_done(_AS_IF_DONE[machine]),
-        *_for(_CLONE3, [(_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]),
-        *_for(_SOCKET[machine], _socket()),
-        *_for(_SETSOCKOPT[machine], _buffer_size()),
-        *_for(_CLONE[machine], _clone()),
-    ]
-
-
 def _for(number: int, lines: _Lines) -> _Lines:
     """`lines` for a system call whose number is loaded; they end with a verdict."""
     return [(_JUMP_EQUAL, 0, len(lines), number), *lines]
@@ -136,40 +126,27 @@ def _unless_among(numbers: tuple[int, ...], refusal: int) -> _Lines:
     return [*((_JUMP_EQUAL, last - i, 0, number) for i, number in enumerate(numbers)), (_RETURN, 0, 0, refusal)]
 
 
-def _socket() -> _Lines:
+def _special_cases(machine: str) -> _Lines:
+    allowed, refused, as_if_done = ((_RETURN, 0, 0, verdict) for verdict in (_ALLOW, _ERRNO | errno.EPERM, _ERRNO))
     no_family, no_protocol = _ERRNO | errno.EAFNOSUPPORT, _ERRNO | errno.EPROTONOSUPPORT
-    internet = [
-        (_LOAD, 0, 0, _SECOND_ARGUMENT),
+    first, second, third = ((_LOAD, 0, 0, at) for at in (_FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT))
+    sockets = [
+        first,
+        *_for(_UNIX, [allowed]),
+        *_for(_NETLINK, [third, *_unless_among((0,), no_protocol), allowed]),
+        *_unless_among(_INTERNET, no_family),
+        second,
         (_AND, 0, 0, 0xF),  # without SOCK_CLOEXEC and SOCK_NONBLOCK
         *_unless_among(_KINDS, _ERRNO | errno.ESOCKTNOSUPPORT),
-        (_LOAD, 0, 0, _THIRD_ARGUMENT),
+        third,
         *_unless_among(_PROTOCOLS, no_protocol),
-        (_RETURN, 0, 0, _ALLOW),
+        allowed,
     ]
-    netlink = [(_LOAD, 0, 0, _THIRD_ARGUMENT), *_unless_among((0,), no_protocol), (_RETURN, 0, 0, _ALLOW)]
+    sizes = [second, *_unless_among((_SOL_SOCKET,), _ALLOW), third, *_unless_among(_BUFFER_SIZES, _ALLOW), as_if_done]
     return [
-        (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        *_for(_UNIX, [(_RETURN, 0, 0, _ALLOW)]),
-        *_for(_NETLINK, netlink),
-        *_unless_among(_INTERNET, no_family),
-        *internet,
-    ]
-
-
-def _buffer_size() -> _Lines:
-    return [
-        (_LOAD, 0, 0, _SECOND_ARGUMENT),
-        *_unless_among((_SOL_SOCKET,), _ALLOW),
-        (_LOAD, 0, 0, _THIRD_ARGUMENT),
-        *_unless_among(_BUFFER_SIZES, _ALLOW),
-        (_RETURN, 0, 0, _ERRNO),
-    ]
-
-
-def _clone() -> _Lines:
-    return [
-        (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        (_JUMP_ANY, 0, 1, _NEW_NAMESPACES),
-        (_RETURN, 0, 0, _ERRNO | errno.EPERM),
-        (_RETURN, 0, 0, _ALLOW),
+        *_as_if_done(_AS_IF_DONE[machine]),
+        *_for(_CLONE3, [(_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]),
+        *_for(_SOCKET[machine], sockets),
+        *_for(_SETSOCKOPT[machine], sizes),
+        *_for(_CLONE[machine], [first, (_JUMP_ANY, 0, 1, _NEW_NAMESPACES), refused, allowed]),
     ]

@@ -226,7 +226,10 @@ class Attempt:
         fate, cause_known_at = "", 0.0
         while True:
             pause = max(0.0, min(stage, next_count) - time.monotonic())
-            ready, _, _ = select.select([*self._signs(), orderer], [], [], pause)
+            signs: list[Any] = [self._tests, orderer] if self._tests.busy else [orderer]
+            ends = zip(self._endings or [self._reader.descriptor], self._pids, strict=False)
+            signs += [end for end, pid in ends if not self._endings or pid not in self._ended]
+            ready, _, _ = select.select(signs, [], [], pause)
             if self._tests in ready:
                 self._tests.hear()
             if orderer in ready and not orderer.recv(1, socket.MSG_PEEK):
@@ -301,13 +304,11 @@ class Attempt:
         ended, _ = processes.reap()
         ours = {pid: usage for pid, usage in ended.items() if pid in self._pids}
         self._ended |= ours
-        return ", ".join(_exit_reason(usage.exit_code) for usage in ours.values())
-
-    def _signs(self) -> list[Any]:
-        """What becomes readable when a process ends that lives, or T is done."""
-        assert self._reader is not None
-        living = [sign for sign, pid in zip(self._endings, self._pids, strict=False) if pid not in self._ended]
-        return [*(living if self._endings else [self._reader.descriptor]), *([self._tests] if self._tests.busy else [])]
+        said = {CANDIDATE_GONE: "the candidate's process ended"}
+        for code in [one.exit_code for one in ours.values()]:
+            by_signal = f"killed by signal {-code} ({signal.strsignal(-code)})" if code < 0 else ""
+            said.setdefault(code, by_signal or f"ended with exit code {code}")
+        return ", ".join(said[one.exit_code] for one in ours.values())
 
     def _may_be_left_alone(self) -> bool:
         """Whether the process that has ended may have done so because the other one was killed.
@@ -366,9 +367,3 @@ class Attempt:
         unfinished = (test for test in self._todo if test not in self.verdicts)
         test = self._current if self._current is not None else next(unfinished, None)
         return Ending(kind, reason, test)
-
-
-def _exit_reason(code: int) -> str:
-    if code == CANDIDATE_GONE:
-        return "the candidate's process ended"
-    return f"ended with exit code {code}" if code >= 0 else f"killed by signal {-code} ({signal.strsignal(-code)})"

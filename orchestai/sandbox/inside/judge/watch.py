@@ -160,22 +160,18 @@ class Watch:
 
     def tampering(self) -> str:
         """What the program has done that no honest one does; empty if nothing is known."""
-        if not self._found:
-            self._look()
-        return self._found[0] if self._found else ""
-
-    def _look(self) -> None:
-        """Whether everything watched is as it was. New names may come: modules are imported late, caches filled."""
+        if self._found:
+            return self._found[0]
         if found := _OBEYED.intersection(os.environ):
-            self._found.append(f"it sets {min(found)}, which programs obey that tests start")
-            return
+            return f"it sets {min(found)}, which programs obey that tests start"
+        # New names may come: modules are imported late, caches filled.
         kept = ((label, _vars(thing), names) for label, (thing, names) in self._kept.items())
         for label, now, (names, values) in (("sys.modules", sys.modules, self._modules), *kept):
             if not _all(_map(_is, _map(now.get, names), values)):
                 changed = {name for name, value in zip(names, values, strict=True) if now.get(name) is not value}
                 if changed - self._may_change:
-                    self._found.append(f"it changed {label}.{min(changed - self._may_change)}")
-                    return
+                    return f"it changed {label}.{min(changed - self._may_change)}"
+        return ""
 
     # Assertions
 
@@ -325,7 +321,8 @@ def _agrees(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     if pid == 0:
         agrees = False
         with suppress(BaseException):
-            agrees = all(_same(call(*some, **more), said) for some, more in _otherwise(args, kwargs))
+            told = (call(*some, **more) for some, more in _otherwise(args, kwargs))
+            agrees = all(type(one) is type(said) and (one is said or bool(one == said)) for one in told)
         os._exit(0 if agrees else 1)
     give_up = time.monotonic() + _PATIENCE_S
     while (ended := os.waitpid(pid, os.WNOHANG)) == (0, 0):
@@ -344,10 +341,6 @@ def _otherwise(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[
         for name in kwargs:
             yield list(args), {**kwargs, name: make(kwargs[name])}
         yield list(map(make, args)), {name: make(value) for name, value in kwargs.items()}
-
-
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and (one is other or bool(one == other))
 
 
 def _is_own(thing: Any) -> bool:
