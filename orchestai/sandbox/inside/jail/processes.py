@@ -171,10 +171,9 @@ def held_bytes(pids: list[int], most: int) -> int:
     """
     shared = _shared_bytes(pids)
     inherited = _kilobytes(_RESIDENT, os.getpid(), "status")
-    private = [_kilobytes(_RESIDENT, pid, "status") for pid in pids]
-    held = sum(max(0, one - inherited) for one in private) + shared
+    held = sum(max(0, _kilobytes(_RESIDENT, pid, "status") - inherited) for pid in pids) + shared
     if held > most:  # for each page its share of it among the processes that have it; all of it where we may not look
-        parts = [_kilobytes(_PROPORTIONAL, pid, "smaps_rollup") or one for pid, one in zip(pids, private, strict=True)]
+        parts = (_kilobytes(_PROPORTIONAL, pid, "smaps_rollup") or _kilobytes(_RESIDENT, pid, "status") for pid in pids)
         held = max(0, sum(parts) - inherited) + shared
     return held
 
