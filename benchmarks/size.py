@@ -52,7 +52,7 @@ CEILINGS = {
     "config": 1890,
     "storage cluster threads text": 1488,
     "tasks": 4543,
-    "sandbox": 5863,
+    "sandbox": 5864,
     "lm": 3930,
     "workers": 7150,
     "estimate": 1311,
