@@ -33,7 +33,7 @@ _OPTIONAL = ("stream_options", "seed", "temperature", "stop", "tool_choice", "st
 """What an answer can be had without: stop strings are cut off here, too, and a reply may come whole."""
 _REFUSES = (
     r"(?:not|n't)\s+(?:\w+\s+)?(?:supported?|allow(?:ed)?|permit(?:ted)?|accept(?:ed)?|available|implemented|recogni[sz]ed|valid|known)"
-    r"|unsupported|unknown|unrecogni[sz]ed|unexpected|deprecated|invalid|extra|forbidden"
+    r"|unsupported|unknown|unrecogni[sz]ed|unexpected|deprecated|invalid|extra|forbidden|(?:must|has to) be"
 )
 _NAMES = r"param(?:eter)?s?|fields?|arguments?|propert(?:y|ies)|keys?|inputs?|options?"
 _NO_SYSTEM = re.compile(r"system[\s'\"`]*(?:role|message|prompt|instruction)|(?:role|message)s?[\s:'\"`]*system", re.I)

@@ -44,6 +44,8 @@ LEFT_OUT = {
     "temperature": [
         message("Unsupported value: 'temperature' does not support 0 with this model. Only 1 is supported."),
         message("`temperature` is deprecated for this model"),
+        message("Input validation error: temperature must be strictly positive"),
+        message("Invalid params: temperature must be in range (0, +inf)"),
     ],
     "stop": [message("'stop' is not supported with this model", param="stop"), message("unknown field: stop")],
     "stream": [message("Your organization must be verified to stream this model", param="stream")],
