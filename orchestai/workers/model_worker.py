@@ -150,17 +150,15 @@ class ModelWorker:
         )
 
     async def _first_passing(
-        self, request: Request, completions: Sequence[TextCompletion], verdicts: dict[str, bool]
+        self, request: Request, completions: Sequence[TextCompletion], known: dict[str, bool]
     ) -> str | None:
-        """The first answer that passes; `verdicts` remembers those already judged."""
+        """The first answer that passes; `known` remembers those already judged."""
         assert request.signature is not None
         for completion in completions:
             for code in self._strategy.answers(request, completion.text)[:_MOST_READINGS]:
-                if code not in verdicts:
-                    verdicts[code] = await passes_examples(
-                        self._sandbox, code, request.signature.name, request.examples
-                    )
-                if verdicts[code]:
+                if code not in known:
+                    known[code] = await passes_examples(self._sandbox, code, request.signature.name, request.examples)
+                if known[code]:
                     return code
         return None
 

@@ -104,10 +104,8 @@ class Hindsight:
         try:
             answer = await self._executor.pool.answer(worker, request)
             passed = answer.passed_examples
-            if passed is None and request.signature is not None and request.examples:
-                passed = await passes_examples(
-                    self._executor.sandbox, answer.text, request.signature.name, request.examples
-                )
+            if passed is None and (wanted := request.signature) is not None and request.examples:
+                passed = await passes_examples(self._executor.sandbox, answer.text, wanted.name, request.examples)
         except WorkerError:
             return None
         except InfrastructureError as error:
