@@ -26,7 +26,7 @@ from orchestai.rewards.scorers import JudgedAnswer, Scorer, judge, score
 from orchestai.sandbox import Report, Sandbox
 from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.task import Task
-from orchestai.tasks.visible_examples import Example, parse_calls
+from orchestai.tasks.visible_examples import Example, ignores_its_arguments, parse_calls
 from orchestai.text.spoken import spoken
 from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
 from orchestai.workers.circuit_breaker import answers_until
@@ -387,10 +387,11 @@ class RunningWorkflow:
         if answer.passed_examples is not None:
             return answer.passed_examples
         try:
-            return await passes_examples(self.sandbox, answer.text, request.signature.name, request.examples)
+            passed = await passes_examples(self.sandbox, answer.text, request.signature.name, request.examples)
         except InfrastructureError as error:
             self._lose(error.kind, f"visible check: {error}")
             return None
+        return passed and not ignores_its_arguments(answer.text, request.signature.name)
 
     def _lose(self, kind: FaultKind, reason: str) -> None:
         """Note what is nobody's fault; the first counts."""

@@ -14,6 +14,9 @@ from functools import lru_cache
 from orchestai.text.syntax import parse_literal, parse_python
 
 _STEP = re.compile(r"`([^`]+)`\s*(?:->|→|=>|becomes?|gives?|returns?|turns? into|yields?)\s*`([^`]+)`")
+_LITERAL = r"""(?:\[[^\[\]`]*\]|'[^'`\n]*'|"[^"`\n]*"|-?\d+(?:\.\d+)?|True|False|None)"""
+_BARE = re.compile(rf"(?<![\w.,`(])(?<!, )({_LITERAL})\s*(?:->|→|=>)\s*({_LITERAL})(?![\w`(\[])")
+"""Without backticks: one argument alone, since commas of a sentence look like those between arguments."""
 _CALL_RESULT = re.compile(
     r"`?\s*(?:#\s*)?(?:->|→|➞|==?>|⇒|==?|becomes?|gives?|yields?|(?:should |must |will )?returns?|outputs?|is|"
     r"ergibt|gibt|liefert|ist)[ \t]*"
@@ -45,11 +48,27 @@ class Example:
 def parse_examples(text: str) -> tuple[Example, ...]:
     """The step examples that `text` shows, in order; calls of a named function are left to `parse_calls`."""
     found = []
-    for match in _STEP.finditer(text):
+    for match in sorted([*_STEP.finditer(text), *_BARE.finditer(text)], key=re.Match.start):
         args, result = _arguments(f"step({match[1]})"), match[2].strip()
         if args and _is_literal(result):
             found.append(Example(args, result))
     return tuple(found)
+
+
+def ignores_its_arguments(code: str, function: str) -> bool:
+    """Whether a function with parameters reads none of them, so that it meets an example by chance at most."""
+    try:
+        top = parse_python(code, "exec").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    for node in reversed(top):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
+            function = node.value.id if any(ast.unparse(one) == function for one in node.targets) else function
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            arguments = {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg)}
+            read = {one.id for part in node.body for one in ast.walk(part) if isinstance(one, ast.Name)}
+            return bool(arguments) and not read & {*arguments, "locals", "vars", "eval", "exec"}
+    return False
 
 
 @lru_cache(maxsize=_KEPT)

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from orchestai.tasks.composition.generate import OPERATIONS
-from orchestai.tasks.visible_examples import Example, clean, parse_calls, parse_examples
+from orchestai.tasks.visible_examples import Example, clean, ignores_its_arguments, parse_calls, parse_examples
 
 SPANS = [phrasing.span for operation in OPERATIONS for phrasing in operation.phrasings]
 
@@ -52,3 +52,33 @@ def test_clean_mends_the_edges_of_a_span(span):
     assert clean(span) == span
     for variant in (f", and then {span}.", f"Then {span}", span[:-1], f"({span})", f"  {span};\n", f"and {span})"):
         assert clean(variant) == span
+
+
+@pytest.mark.parametrize(
+    ("text", "examples"),
+    [
+        ("Sum a list, for example [1, 2, 3] -> 6", [("[1, 2, 3]", "6")]),
+        ("Beispiel: 4 -> True", [("4", "True")]),
+        ("turn 'a' => 'b' and `1` -> `2`", [("'a'", "'b'"), ("1", "2")]),
+        ("(2, 3) -> 5", []),
+        ("f(2) -> 4, f(1, 2) -> 3", []),
+        ("from A4 -> 5 pages", []),
+    ],
+)
+def test_examples_without_backticks_have_one_argument(text, examples):
+    assert parse_examples(text) == tuple(Example((arg,), result) for arg, result in examples)
+
+
+@pytest.mark.parametrize(
+    ("code", "blind"),
+    [
+        ("def f(x):\n    return True", True),
+        ("def g(x):\n    'x'\n    return 4\nf = g", True),
+        ("def f(x):\n    return x", False),
+        ("def f(*x):\n    return [1 for _ in x]", False),
+        ("def f():\n    return 1", False),
+        ("f = abs", False),
+    ],
+)
+def test_a_function_that_reads_no_argument_is_right_by_chance(code, blind):
+    assert ignores_its_arguments(code, "f") == blind

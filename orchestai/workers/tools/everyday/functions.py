@@ -21,6 +21,7 @@ from orchestai.workers.tools import stdlib_search
 _SHOWN = re.compile(
     r"```.*?```|`[^`]*`|\bdef\s+\w+\s*\([^)]*\)|\b(?:called|named|namens|genannt)\s+\w+|"
     r"\b\w+\((?:[^()]|\([^()]*\))*\)\s*(?:(?:==?|->|→|=>|(?:returns?|gives?|is|ergibt|gibt|liefert|ist)\b)[^\n]*)?|"
+    r"(?:\[[^\[\]]*\]|'[^'\n]*'|\"[^\"\n]*\"|-?\d+(?:\.\d+)?)\s*(?:->|→|=>)\s*[^\s,;]+(?:, [^\s,;]+)*|"
     r"(?:(?<=function )|(?<=funktion ))(?:[a-z]|[a-z]*[_\d]\w*|(?-i:[a-z]+[A-Z])\w*)(?!\w)|"
     r"\b(?:for example|e\. ?g\.|for instance|such as|like|zum beispiel|z\. ?b\.|(?:beispiel|example)s?:)",
     re.IGNORECASE | re.DOTALL,
