@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import logging
 import math
@@ -26,8 +27,9 @@ from orchestai.rewards.scorers import JudgedAnswer, Scorer, judge, score
 from orchestai.sandbox import Report, Sandbox
 from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.task import Task
-from orchestai.tasks.visible_examples import Example, ignores_its_arguments, parse_calls
+from orchestai.tasks.visible_examples import Example, parse_calls
 from orchestai.text.spoken import spoken
+from orchestai.text.syntax import parse_python
 from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
 from orchestai.workers.circuit_breaker import answers_until
 from orchestai.workflow import Subtask, Workflow
@@ -494,3 +496,23 @@ def _problem(outcome: Outcome, report: Report | None) -> str | None:
     if report is not None:
         return report.reason or None
     return outcome.reason if isinstance(outcome, Unscorable) else None
+
+
+def ignores_its_arguments(code: str, function: str) -> bool:
+    """Whether a function with parameters reads none of them, so that it meets an example by chance at most."""
+    try:
+        top = parse_python(code).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    renamed = {
+        ast.unparse(one): ast.unparse(node.value)
+        for node in top
+        if isinstance(node, ast.Assign)
+        for one in node.targets
+    }
+    named = {node.name: node for node in top if isinstance(node, ast.FunctionDef)}
+    if (found := named.get(renamed.get(function, function))) is None:
+        return False
+    arguments = {one.arg for one in ast.walk(found.args) if isinstance(one, ast.arg)}
+    read = {one.id for part in found.body for one in ast.walk(part) if isinstance(one, ast.Name)}
+    return bool(arguments) and not read & {*arguments, "locals", "vars", "eval", "exec"}

@@ -103,18 +103,10 @@ def add_adapter(model: PreTrainedModel, lora: LoraConfig) -> None:
     learn = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     idle = [name for name in targets if not any(f".{name}." in f".{one}" for one in learn)]
     if idle and targets != "all-linear":
-        raise UserError(f"lora.targets: no layer of this model is called {idle[0]}; there are {_layers(model)}")
-
-
-def _layers(model: PreTrainedModel) -> str:
-    """The last parts of the names of layers that can have an adapter, each once."""
-    import peft
-
-    kinds = (torch.nn.Linear, torch.nn.Embedding, peft.tuners.tuners_utils.BaseTunerLayer)
-    named = {name.rpartition(".")[2]: module for name, module in model.named_modules() if "lora_" not in name}
-    return ", ".join(
-        sorted(name for name, module in named.items() if isinstance(module, kinds) and name != "base_layer")
-    )
+        kinds = (torch.nn.Linear, torch.nn.Embedding)
+        others = {name.rpartition(".")[2] for name, module in model.named_modules() if isinstance(module, kinds)}
+        others = others - {"base_layer", ADAPTER}
+        raise UserError(f"lora.targets: this model has no layer {idle[0]!r}; others are {', '.join(sorted(others))}")
 
 
 def load_adapter(model: PreTrainedModel, lora: LoraConfig, folder: Path) -> None:

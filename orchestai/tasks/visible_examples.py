@@ -2,6 +2,7 @@
 
 Two kinds are understood. *Step examples* show what one step does: `` `[3, 1]` -> `[1, 3]` ``. *Calls* show what the
 whole function does: `` `task_func([3, 1])` returns `4` ``, `task_func([3, 1]) == 4`, or a doctest. Only literals count.
+Without backticks a step has one argument, as commas of a sentence look like those between arguments.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from orchestai.text.syntax import parse_literal, parse_python
 _STEP = re.compile(r"`([^`]+)`\s*(?:->|→|=>|becomes?|gives?|returns?|turns? into|yields?)\s*`([^`]+)`")
 _LITERAL = r"""(?:\[[^\[\]`]*\]|'[^'`\n]*'|"[^"`\n]*"|-?\d+(?:\.\d+)?|True|False|None)"""
 _BARE = re.compile(rf"(?<![\w.,`(])(?<!, )({_LITERAL})\s*(?:->|→|=>)\s*({_LITERAL})(?![\w`(\[])")
-"""Without backticks: one argument alone, since commas of a sentence look like those between arguments."""
 _CALL_RESULT = re.compile(
     r"`?\s*(?:#\s*)?(?:->|→|➞|==?>|⇒|==?|becomes?|gives?|yields?|(?:should |must |will )?returns?|outputs?|is|"
     r"ergibt|gibt|liefert|ist)[ \t]*"
@@ -32,8 +32,6 @@ _OPENING = re.compile(r"(?:(?:and|then)\b\s*)+", re.IGNORECASE)
 _QUOTED = re.compile(r"`[^`]*`")
 _SPACE = re.compile(r"`[^`]*`|\s+")
 _PUNCTUATION = " \t\r\n,;:.!-–—"
-_KEPT = 4096
-"""Texts whose examples are kept: every step of every plan of an instruction asks for them again."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class Example:
     result: str
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=4096)
 def parse_examples(text: str) -> tuple[Example, ...]:
     """The step examples that `text` shows, in order; calls of a named function are left to `parse_calls`."""
     found = []
@@ -55,23 +53,7 @@ def parse_examples(text: str) -> tuple[Example, ...]:
     return tuple(found)
 
 
-def ignores_its_arguments(code: str, function: str) -> bool:
-    """Whether a function with parameters reads none of them, so that it meets an example by chance at most."""
-    try:
-        top = parse_python(code, "exec").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return False
-    for node in reversed(top):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
-            function = node.value.id if any(ast.unparse(one) == function for one in node.targets) else function
-        if isinstance(node, ast.FunctionDef) and node.name == function:
-            arguments = {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg)}
-            read = {one.id for part in node.body for one in ast.walk(part) if isinstance(one, ast.Name)}
-            return bool(arguments) and not read & {*arguments, "locals", "vars", "eval", "exec"}
-    return False
-
-
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=4096)
 def parse_calls(text: str, entry_point: str) -> tuple[Example, ...]:
     """The example calls of `entry_point` that `text` shows with their results, in order, each once."""
     found = []

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from orchestai.tasks.composition.generate import OPERATIONS
-from orchestai.tasks.visible_examples import Example, clean, ignores_its_arguments, parse_calls, parse_examples
+from orchestai.tasks.visible_examples import Example, clean, parse_calls, parse_examples
 
 SPANS = [phrasing.span for operation in OPERATIONS for phrasing in operation.phrasings]
 
@@ -67,18 +67,3 @@ def test_clean_mends_the_edges_of_a_span(span):
 )
 def test_examples_without_backticks_have_one_argument(text, examples):
     assert parse_examples(text) == tuple(Example((arg,), result) for arg, result in examples)
-
-
-@pytest.mark.parametrize(
-    ("code", "blind"),
-    [
-        ("def f(x):\n    return True", True),
-        ("def g(x):\n    'x'\n    return 4\nf = g", True),
-        ("def f(x):\n    return x", False),
-        ("def f(*x):\n    return [1 for _ in x]", False),
-        ("def f():\n    return 1", False),
-        ("f = abs", False),
-    ],
-)
-def test_a_function_that_reads_no_argument_is_right_by_chance(code, blind):
-    assert ignores_its_arguments(code, "f") == blind

@@ -146,8 +146,7 @@ def logistic_regression(fold: Fold) -> Values:
         return model(features).sigmoid().double().numpy()
 
 
-_WIDTH = 128
-_NOISE = 0.1
+_WIDTH, _NOISE = 128, 0.1
 """Added to the queries' features, as RouteLLM does; its smaller steps are more, of single pairs."""
 
 

@@ -436,10 +436,8 @@ def evaluate_table(
     return TableEvaluation(table, folds, means, calibration, _notes(table, folds, int(np.isnan(of_calls).sum())), {})
 
 
-_FEWEST = 30
-"""Different queries, below which percentiles of bootstrap draws are narrower than chance."""
-_MANY = 50
-"""Queries of a type, of which one at least should be tested."""
+_FEWEST, _MANY = 30, 50
+"""Different queries, below which percentiles of draws are narrower than chance; of a type, of which one is tested."""
 
 
 def _notes(table: OutcomeTable, folds: TableFolds, uncompared: int) -> list[str]:

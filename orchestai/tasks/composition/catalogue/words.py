@@ -89,20 +89,9 @@ OPERATIONS: tuple[Operation, ...] = (
         "max(x, key=len, default='')",
         {
             "find its longest word, the first one if several are": ["fig", "pear", "plum"],
-            "pick the string in it with the most letters, first of equals": [
-                "red",
-                "green",
-                "owl",
-            ],
-            "take the longest of its strings, the earliest on a tie": [
-                "to",
-                "bed",
-            ],
-            "return the first word in it that has the greatest length": [
-                "a",
-                "moon",
-                "x",
-            ],
+            "pick the string in it with the most letters, first of equals": ["red", "green", "owl"],
+            "take the longest of its strings, the earliest on a tie": ["to", "bed"],
+            "return the first word in it that has the greatest length": ["a", "moon", "x"],
         },
         domain=not_empty,
     ),

@@ -33,12 +33,9 @@ _SYMBOLS = frozenset(string.ascii_lowercase) - {"a", "n"}
 """Parameters that are no words of a description."""
 _CLAUSE = re.compile(r",?\s+(?:(?:and|und)\s+)?(?:then|dann|anschließend|and|und)\s+", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]+|\d+(?:\.\d+)?")
-_LONGEST = 300
-_LONGEST_ENDING = 7
-_EXACT = 2
-"""Letters of a word that stands for itself alone."""
-_MANY_BITS = 16
-_FEWER_BITS = 8
+_LONGEST, _LONGEST_ENDING, _EXACT = 300, 7, 2
+"""Characters of a request, letters of an ending, and letters of a word that stands for itself alone."""
+_MANY_BITS, _FEWER_BITS = 16, 8
 """What examples hold that hardly one of two hundred expressions gives by chance; of three or more, fewer each."""
 
 Alternatives = tuple[str, ...]
