@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -22,15 +21,6 @@ SERVICES: dict[str, Any] = yaml.safe_load(COMPOSE)["services"]
 SERVERS = ("one", "two")
 
 
-def test_the_image_has_the_extras_that_the_project_names() -> None:
-    for words in re.findall(r"-[cr] (\S+)", DOCKERFILE):
-        assert (REPOSITORY / words).is_file()
-    asked = re.search(r"'\.\[([\w,]+)\]'", DOCKERFILE)
-    assert asked is not None
-    project = (REPOSITORY / "pyproject.toml").read_text()
-    assert all(re.search(rf"^{extra} = \[", project, re.MULTILINE) for extra in asked[1].split(","))
-
-
 @pytest.mark.parametrize("server", SERVERS)
 def test_servers_listen_for_others_on_the_shared_database(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     service = SERVICES[server]
@@ -45,13 +35,6 @@ def test_servers_listen_for_others_on_the_shared_database(server: str, monkeypat
     proxy = (REPOSITORY / "examples" / "serving" / "nginx.conf").read_text()
     assert f"server {server}:{config.serving.port};" in proxy
     assert f"EXPOSE {config.serving.port}" in DOCKERFILE
-
-
-def test_mounted_files_are_in_the_repository() -> None:
-    mounted = [volume.split(":")[0] for service in SERVICES.values() for volume in service["volumes"]]
-    files = [path for path in mounted if path.startswith("./")]
-    assert files
-    assert all((REPOSITORY / path).exists() for path in files)
 
 
 def test_a_key_is_added_to_the_database_of_the_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

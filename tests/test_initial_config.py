@@ -93,16 +93,11 @@ REFUSED: dict[str, tuple[Reply, tuple[str, ...], str]] = {
     "a wrong key": (Reply({}, 401), ("--key_env", "PATH"), "PATH"),
     "a key for its variable": (listed(OLLAMA), ("--key_env", "sk-proj-1"), "--key_env takes the name"),
     "a page": (PAGE, (), "web page"),
-    "a page, and a name": (PAGE, ("--model", "any"), "web page"),
     "another host": (Reply(b"", 302, headers={"Location": "https://login.invalid/"}), (), "https://login.invalid/"),
-    "a circle": (Reply(b"", 307, headers={"Location": "/v1/models"}), (), "redirects"),
     "no models yet": (listed(None), (), "--model"),
-    "none that answers": (listed(OLLAMA[-1:]), (), "--model"),
     "a catalog": (listed(OPENROUTER), (), "301 models; choose from them, for example --model some/model-0"),
     "an unknown model": (listed(OLLAMA), ("--model", "lama3.2:3b"), "did you mean 'llama3.2:3b'"),
     "another server's key": (listed(OLLAMA), ("--key_env", "openrouter.ai=MY_KEY"), "openrouter.ai"),
-    "a price of no model": (listed(OLLAMA), ("--price", "gpt=1,2"), "'gpt'"),
-    "half a price": (listed(OLLAMA), ("--price", "big:70b=1"), "MODEL=IN,OUT"),
 }
 """What a server says, what the user does, and what the message has to name."""
 

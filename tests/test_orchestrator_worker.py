@@ -10,10 +10,7 @@ import pytest
 
 from orchestai.config import Contract, load_config
 from orchestai.orchestrator import Orchestrator
-from orchestai.sandbox import Sandbox
-from orchestai.tasks.visible_examples import Example
-from orchestai.workers.base import Request, Signature
-from orchestai.workers.pool import WorkerPool, worker_cards
+from orchestai.workers.pool import worker_cards
 
 OWN = """
 from orchestai.workers.base import Answer
@@ -56,20 +53,6 @@ async def test_a_run_of_a_run_spends_what_was_reserved_for_it(folder: Path) -> N
     assert (result.receipt.reserved_usd, result.receipt.spent_usd) == (0.4, 0.25)
     (attempt,) = result.execution.results[0].attempts
     assert (attempt.prompt_tokens, attempt.completion_tokens) == (7, 3)
-
-
-async def test_a_program_is_asked_for_by_one_name_and_given_by_another(folder: Path) -> None:
-    (folder / "writers.py").write_text("def write(text):\n    return 'def task_func(x):\\n    return 2 * x\\n'\n")
-    write(folder / "inner.yaml", writer={"kind": "function", "function": "writers:write", "card": "writes"})
-    write(folder / "outer.yaml", team=nested("inner.yaml", 0.0))
-    config = load_config(folder / "outer.yaml")
-    request = Request("double it", Signature("step", ("x",)), (Example(("4",), "8"),))
-    with Sandbox(workers=1) as sandbox:
-        async with WorkerPool.from_config(config.workers, sandbox) as pool:
-            answer = await pool.answer("team", request)
-    assert "`task_func(x)`" in answer.prompt
-    assert "task_func(4) == 8" in answer.prompt
-    assert answer.text.endswith("step = task_func\n")
 
 
 async def test_a_configuration_that_names_itself_ends_at_its_depth(folder: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import pickle
 
 import numpy as np
 import pytest
+import torch
 
-from orchestai.errors import InfrastructureError, UserError
+from orchestai.errors import UserError
 from orchestai.outcome import Unscorable, reward_number
+from orchestai.types import Decisions, Turn
 
 
 @pytest.mark.parametrize(
@@ -17,9 +18,7 @@ from orchestai.outcome import Unscorable, reward_number
     [
         ("12.0 s passed, 0.3 s of them in calls", "7 s passed, 11.25 s of them in calls"),
         ("http://127.0.0.1:8000/v1: HTTP 503 after 4 tries", "http://127.0.0.1:43211/v1: HTTP 503 after 2 tries"),
-        ("request req_011CSHoEeqs5C35K failed", "request req_0aa2 failed"),
         ("run 3f2504e0-4f89-11d3-9a0c-0305e82c3301 is gone", "run 9b2d77aa-0000-41d3-8a0c-a305e82c33ff is gone"),
-        ("at 2026-11-22 09:41:28,123 the server fell", "at 2026-12-01 10:00:00,001 the server fell"),
         ("no recording of m, for the prompt ending in 'a list'", "no recording of m, for the prompt ending in 'b'"),
     ],
 )
@@ -45,7 +44,33 @@ def test_what_is_no_number_is_no_reward(value: object) -> None:
         reward_number(value)
 
 
-def test_an_infrastructure_error_survives_another_process() -> None:
-    error = pickle.loads(pickle.dumps(InfrastructureError("timeout", "no answer")))
-    assert (error.kind, str(error)) == ("timeout", "no answer")
-    assert Unscorable.of(error) == Unscorable("timeout", "no answer")
+# A wrong shape or a broken reward must stop where it is made, not as a strange loss much later.
+
+
+NOTHING = torch.zeros(0)
+DECISIONS = Decisions(1, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING)
+
+
+def turn(slots: int = 3, **changes) -> Turn:
+    fields = {"logp": torch.zeros(slots), "mask": torch.ones(slots, dtype=torch.bool), "value": torch.zeros(slots)}
+    fields["step"] = torch.zeros(slots, dtype=torch.long)
+    return Turn(DECISIONS, policy_version=0, **(fields | changes))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"logp": torch.zeros(2)},
+        {"mask": torch.ones(4, dtype=torch.bool)},
+        {"value": torch.zeros(1, 3)},
+        {"mask": torch.ones(3)},
+        {"step": torch.zeros(2, dtype=torch.long)},
+        {"sampler_logp": torch.zeros(2)},
+        {"sampler_logp": torch.tensor([0.0, math.nan, 0.0])},
+        {"logp": torch.tensor([0.0, math.nan, 0.0])},
+        {"logp": torch.tensor([0.0, -math.inf, 0.0])},
+    ],
+)
+def test_inconsistent_turns_are_refused(wrong):
+    with pytest.raises(ValueError, match=r"turn's|finite"):
+        turn(**wrong)

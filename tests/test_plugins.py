@@ -12,7 +12,6 @@ import pytest
 from orchestai.config import WorkersConfig
 from orchestai.data.readers import find_reader
 from orchestai.errors import UserError
-from orchestai.plugins import find_plugin
 from orchestai.rewards.scorers import find_scorer
 from orchestai.sandbox import Sandbox
 from orchestai.tasks import load_suite
@@ -103,9 +102,3 @@ def test_an_unknown_name_lists_those_of_packages_too(acme: None) -> None:
         load_suite("acme-capital")
     with pytest.raises(UserError, match=r"worfbench.*acme-plans \(of acme-orchestra 1\.2\)"):
         find_reader("acme-plan")
-
-
-def test_without_the_package_nobody_knows_its_names() -> None:
-    assert find_plugin("workers", "acme-shout") is None
-    with pytest.raises(UserError):
-        load_suite("acme-capitals")

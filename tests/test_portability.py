@@ -55,6 +55,7 @@ def test_every_module_outside_the_jail_imports_without_what_windows_lacks() -> N
     _run(_IMPORT_ALL)
 
 
+@pytest.mark.slow
 def test_a_slot_planner_trains_and_plans_without_what_windows_lacks(tmp_path: Path) -> None:
     shutil.copytree(_INPUTS, tmp_path, dirs_exist_ok=True)
     _run(_COMMAND, "train-phase1", "--config", "config.yaml", "--output_dir", "out", cwd=tmp_path)

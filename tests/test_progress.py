@@ -54,14 +54,3 @@ def test_an_estimate_learns_how_fast_the_machine_is(times_slower):
     estimate.begin("evaluate")
     estimate.end()
     assert estimate.seconds_left(240.0 * times_slower) == 0
-
-
-def test_a_part_that_sets_up_is_no_slow_one():
-    estimate = Estimate({"collect": 100.0, "train": 120.0})
-    estimate.begin("collect")
-    estimate.wait(15.0)
-    assert estimate.seconds_left(15.0) == 205
-    estimate.advance(0.1)
-    assert estimate.seconds_left(23.5) == pytest.approx(196.5)
-    estimate.wait(400.0)
-    assert estimate.seconds_left(400.0) > 800

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,6 @@ from support.snippets import ROOT, Snippet, code_elsewhere, snippets
 SNIPPETS = [*snippets()]
 _COMMANDS: Any = get_command(app)
 HERE = [snippet for snippet in SNIPPETS if not snippet.how]
-
-
-def test_the_number_of_executed_and_of_marked_snippets_is_known(capsys: pytest.CaptureFixture[str]) -> None:
-    counts = Counter(snippet.how or "here" for snippet in SNIPPETS)
-    with capsys.disabled():
-        print(f"\nsnippets: {counts['here']} executed here, {counts['tested']} by tests, {counts['needs']} need more")
-    assert counts["here"] + counts["tested"] >= counts["needs"]
 
 
 def test_all_code_is_a_snippet() -> None:
@@ -117,9 +109,3 @@ def asks_a_server(command: list[str]) -> None:
     with serving(settings({"pool": functions("good")}, ("good",))) as served:
         reply = served.client.post(f"/{address.partition('/')[2]}", content=body)
     assert reply.json()["choices"][0]["message"]["content"]
-
-
-def test_pre_commit_runs_what_make_lint_runs() -> None:
-    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
-    (lint,) = re.findall(r"^lint: install\n\t@(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert [hook["entry"].removeprefix(".venv/bin/") for hook in hooks] == lint.replace("$(BIN)/", "").split(" && ")

@@ -11,7 +11,7 @@ import pytest
 
 from orchestai.config import WorkersConfig
 from orchestai.config.agents import AgentConfig
-from orchestai.errors import InfrastructureError, UserError
+from orchestai.errors import InfrastructureError
 from orchestai.evaluation import agents as evaluation
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
@@ -106,9 +106,3 @@ async def test_trained_agents_are_a_worker(tmp_path: Path, sandbox: Sandbox) -> 
         answers = [await pool.answer("team", Request("Say it.")) for _ in range(2)]
     assert [answer.text for answer in answers] == [alone.answer] * 2
     assert answers[0].completion_tokens == alone.metrics["tokens"] > 0
-
-
-@pytest.mark.parametrize(("agents", "said"), [("absent", "absent"), ("absent.yaml", "absent.yaml")])
-def test_agents_that_are_not_there_are_refused(agents: str, said: str, tmp_path: Path, sandbox: Sandbox) -> None:
-    with pytest.raises(UserError, match=rf"workers\.pool\.team.*{said}"):
-        WorkerPool.from_config(pool_of(tmp_path / agents), sandbox)

@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from orchestai.agents.agent_factory import PolicyChatModel, PooledChatModel, Seeds, ServedPolicy
+from orchestai.agents.agent_factory import PolicyChatModel, Seeds, ServedPolicy
 from orchestai.agents.conversation import Budget, BudgetConfig, BudgetExceededError, Conversation
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.lm.backends.base import SampleSettings
@@ -15,8 +15,6 @@ from orchestai.lm.backends.synced import LocalBackend
 from orchestai.lm.batcher import Batcher
 from orchestai.lm.causal import CausalPolicy
 from orchestai.lm.chat_rendering import IncrementalChatRenderer
-from orchestai.workers.base import TextCompletion
-from orchestai.workers.generation import SamplingParams
 from support.models.language_model import tiny_model, tiny_tokenizer
 
 SETTINGS = SampleSettings(temperature=1.0, max_new_tokens=12)
@@ -88,11 +86,6 @@ async def test_log_probabilities_are_those_of_the_tokens_after_the_extended_prom
         torch.testing.assert_close(logp[mask], act.logp, rtol=1e-4, atol=1e-5)
 
 
-async def test_a_full_context_is_a_spent_budget(make):
-    with pytest.raises(BudgetExceededError, match="the model reads 5"):
-        await Conversation("role", make(context=5)).ask("a question")
-
-
 async def test_an_engine_that_fails_fails_all_that_wait_and_no_later_act(make, policy):
     class Broken:
         async def generate(self, prompts, seeds, settings):
@@ -156,23 +149,3 @@ async def test_a_model_that_never_answers_does_not_stall_an_attempt(make, render
     with pytest.raises(InfrastructureError, match="waiting for models"):
         await talk.ask("one")
     await batcher.close()
-
-
-class Echo:
-    identity = "echo"
-    tries = 1
-
-    async def generate(self, prompt, params, sample, hear=None):
-        self.asked = (prompt, params, sample)
-        return TextCompletion(text=prompt.messages[-1][1].upper(), prompt_tokens=3, completion_tokens=4, latency_ms=1.0)
-
-
-async def test_a_frozen_model_reads_the_chat_and_leaves_no_tokens():
-    echo = Echo()
-    talk = Conversation("critic", PooledChatModel("echo", echo, SamplingParams(0.7, 32), sample=2))
-    talk.tell("Be kind.", "system")
-    act = await talk.ask("found", "tool", max_new_tokens=4)
-    prompt, params, sample = echo.asked
-    assert prompt.messages == (("system", "Be kind."), ("user", "found"))
-    assert (params.max_new_tokens, params.temperature, sample) == (4, 0.7, 2)
-    assert (act.text, act.ended, act.tokens, act.sampled) == ("FOUND", False, 4, None)

@@ -20,7 +20,7 @@ from orchestai.training.rl.monitoring.training_report import METRICS, ROLLOUTS
 
 USED = {"tool_use": "<search>", "math_tool": "<calculator>", "deep_research": "<search>", "search": "<query>"}
 """What some role writes to use something, by workflow."""
-HEAVY = {"swe", "deep_research", "deepcoder", "math_tool"}
+QUICK = {"search", "magrpo_arxiv_cross"}
 
 
 def changed_weights(before: Policies, after: Policies, policy: str) -> tuple[int, int]:
@@ -33,7 +33,7 @@ def changed_weights(before: Policies, after: Policies, policy: str) -> tuple[int
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in HEAVY else name for name in sorted(presets())]
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in sorted(presets())]
 )
 def test_a_preset_learns_with_the_tiny_model(name: str, repository: Path, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.chdir(repository)

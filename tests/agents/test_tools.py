@@ -8,7 +8,6 @@ import pytest
 
 from orchestai.agents.conversation import Budget, BudgetConfig, BudgetExceededError, Conversation
 from orchestai.agents.tools import FunctionTool, use_tools
-from orchestai.agents.tools.calculator import Calculator
 from orchestai.agents.tools.python import Python
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox import Sandbox
@@ -161,14 +160,6 @@ async def test_time_in_calls_is_charged_to_the_budget():
 
 
 # Calculator
-
-
-@pytest.mark.parametrize(
-    ("expression", "value"),
-    [("2+2", "4"), (" (3 + 4) * 2 ** 5 ", "224"), ("7 // 2", "3"), ("1/4", "0.25"), ("-3 % 5", "2")],
-)
-async def test_the_calculator_works_out_expressions(expression, value):
-    assert await Calculator()(expression=expression) == value
 
 
 # Python

@@ -66,15 +66,6 @@ def test_each_way_of_sharing_weights_trains_and_is_saved_once(tmp_path, mode):
     assert (mode == "shared") == ("caller/loss" not in row)
 
 
-def test_adapters_share_the_frozen_model_itself():
-    policies = open_policies(sample.settings(policies="adapter"), sample.Talk.roles).learning
-    one, other = (dict(policy.named_parameters()) for policy in policies.values())
-    frozen = {name for name, parameter in one.items() if not parameter.requires_grad}
-    assert frozen
-    assert all(one[name] is other[name] for name in frozen)
-    assert all(one[name] is not other[name] for name in one.keys() - frozen)
-
-
 @pytest.mark.parametrize("changes", [{}, {"algorithm": "PPO", "num_minibatches": 2}], ids=["grpo", "ppo"])
 def test_shared_weights_learn_what_separate_ones_do_where_one_role_acts(tmp_path, changes):
     found = {}
@@ -96,24 +87,6 @@ def test_agents_learn_what_is_asked_of_them(tmp_path):
     rewards = [row["reward"] for row in sample.rows(tmp_path)]
     assert rewards[0] < 0.75
     assert sum(rewards[-3:]) / 3 > 0.95
-
-
-def test_a_frozen_role_is_spoken_for_and_learns_nothing(tmp_path):
-    config = load_agent_config(
-        "support.agents.sample:Talk",
-        None,
-        [
-            "model=tiny",
-            "workers.pool.echo={kind: tool, tool: texts, card: says it back}",
-            "agents.frozen={answerer: echo}",
-            "agents.policies=separate",
-            "training.phase2_rl.num_episodes=2",
-        ],
-    )
-    sample.trainer(tmp_path, config).train()
-    assert {path.name for path in (tmp_path / "phase2_last").iterdir()} == {"caller", "agents.json", "SHA256SUMS"}
-    rollout = json.loads((tmp_path / ROLLOUTS).read_text().splitlines()[0])
-    assert "[answerer] assistant:" in rollout["transcript"]
 
 
 def test_what_fails_for_want_of_infrastructure_teaches_nothing(tmp_path):
@@ -207,7 +180,8 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("name", ["shared", pytest.param("adapter", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["shared", "adapter"])
 def test_after_sigkill_every_figure_is_bit_equal(tmp_path, name):
     """Killed in the second update, after an evaluation."""
     changes = {**RUNS[name], "phase2": {**RUNS[name]["phase2"], "num_episodes": 12, "eval_every": 1}}
@@ -228,6 +202,7 @@ def test_after_sigkill_every_figure_is_bit_equal(tmp_path, name):
     assert all(two[key].equal(value) for key, value in one.items())
 
 
+@pytest.mark.slow
 @pytest.mark.distributed
 def test_two_processes_give_the_figures_of_one(tmp_path, repository):
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]

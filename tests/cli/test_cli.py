@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestai.cli import app
-from orchestai.errors import UserError
 
 HEAVY = ("torch", "transformers", "omegaconf", "networkx", "pydantic")
 
@@ -26,20 +25,6 @@ print(sorted(set({HEAVY}) & set(sys.modules)), file=sys.stderr)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "evaluate-plans" in done.stdout
     assert done.stderr.strip() == "[]"
-
-
-@pytest.mark.parametrize(
-    ("words", "wanted"),
-    [
-        (["prepare", "--from", "nobodys"], "prepare-plans"),
-        (["prepare", "--output", "x.json", "--from=nobodys"], "prepare-plans"),
-        (["evaluate", "--plans", "nothing.json", "--config", "nothing.yaml"], "nothing.yaml"),
-    ],
-)
-def test_the_former_spelling_of_a_command_is_understood(words, wanted):
-    error = CliRunner().invoke(app, words).exception
-    assert isinstance(error, UserError)
-    assert wanted in str(error)
 
 
 @pytest.mark.parametrize("path", [["data/instructions"], []], ids=["as in the documentation", "left out"])

@@ -17,13 +17,6 @@ from support.repository import importing
 PROGRESS = RunProgress("demo", {"collect": 1.0})
 
 
-def test_a_finished_stage_is_not_run_again(tmp_path):
-    done = []
-    Stages(tmp_path, "a").run(PROGRESS, "collect", "about", lambda: done.append(1))
-    Stages(tmp_path, "a").run(PROGRESS, "collect", "about", lambda: done.append(2))
-    assert done == [1]
-
-
 def test_an_interrupted_stage_runs_again(tmp_path):
     def interrupted():
         raise KeyboardInterrupt
@@ -35,6 +28,7 @@ def test_an_interrupted_stage_runs_again(tmp_path):
     assert done == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_soon_even_in_the_background_and_it_goes_on(tmp_path, repository, number):
     """Shells start background jobs with Ctrl-C ignored: it had no effect on a demo for a minute."""

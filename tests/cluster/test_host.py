@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from orchestai.cluster.host import Host, process_name, version_of
+from orchestai.cluster.host import version_of
 
 
 @pytest.fixture
@@ -24,16 +22,6 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     own = sys.modules.pop("orchestai")
     yield folder
     sys.modules["orchestai"] = own
-
-
-async def test_a_host_says_what_is_installed_before_it_reads_what_to_run() -> None:
-    host = Host(b"what an older version cannot read")
-    name, versions = await host.installed(("orchestai", "torch", "no-such-package"))
-    assert name == process_name()
-    assert versions["torch"] == version("torch").partition("+")[0]
-    assert versions["no-such-package"] == ""
-    assert re.fullmatch(rf"{re.escape(version('orchestai'))} \(source [0-9a-f]{{8}}\)", versions["orchestai"])
-    await host.close()
 
 
 def test_checkouts_with_one_number_are_told_apart_by_their_source(checkout: Path) -> None:

@@ -18,7 +18,7 @@ from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.workers.pool import WorkerPool
 from orchestai.workflow import Workflow
-from support.models.chat_server import ChatServer, Reply, chat, error, serving
+from support.models.chat_server import ChatServer, Reply, chat, serving
 
 FIRST, SECOND = "Compute 2 + 3. Then, compute 4 + 5.", "Compute 6 - 1. Then, compute 7 - 5. Then, compute 1 + 1."
 TASKS = [
@@ -82,12 +82,6 @@ async def test_the_language_model_decomposes_and_the_rules_where_it_gives_no_pla
     assert len(server.asked) == 2
     assert state.cost_usd == pytest.approx(2 * PAID + 0.125 * 10)
     assert dict(state.decomposed) == {"m": 2, "heuristic": 2}
-
-
-async def test_a_fault_of_the_planners_server_is_no_score(tmp_path, server):
-    server.after = Reply(error("down"), 503)
-    _, records = await run(tmp_path, server, TASKS[:1], repetitions=1)
-    assert [record.fault for record in records] == ["server"]
 
 
 async def test_without_a_model_the_rules_decompose_and_a_known_reference_stands(tmp_path, caplog):

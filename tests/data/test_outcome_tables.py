@@ -12,7 +12,7 @@ import pytest
 
 from orchestai.data.tables import read_outcome_table
 from orchestai.data.tables.long_form import parse_columns
-from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, table_of
+from orchestai.data.tables.outcome_table import OutcomeTable
 from orchestai.errors import UserError
 
 LONG = [
@@ -87,25 +87,6 @@ def test_single_cells_out_of_range_are_clipped_or_missing_and_named(tmp_path):
         )
 
 
-def test_cards_of_unknown_workers_are_left_out_and_named(tmp_path):
-    table = read_outcome_table([write(tmp_path / "t.jsonl", LONG)], "jsonl", COLUMNS)
-    found = table.with_cards({"small": "Quick.", "smal": "Quick, too."})
-    assert dict(found.cards) == {"small": "Quick."}
-    assert "did you mean 'small'" in found.left_out[-1]
-    with pytest.raises(UserError, match="'other'"):
-        table.with_cards({"other": "?"})
-
-
-def test_columns_of_replies_and_of_remarks_are_no_workers(tmp_path):
-    row = {"prompt": "2 + 2?", "a-1": True, "b-2": False, "a-1_response": "4", "b-2_response": "5", "remark": "easy"}
-    table = read_outcome_table([write(tmp_path / "gsm8k_responses.csv", [row, row | {"prompt": "1 + 1?"}])], "routellm")
-    assert table.workers[:2] == ("a-1", "b-2")
-    assert "remark" not in table.workers
-    assert table.task_types == ("gsm8k", "gsm8k")
-    assert table.replies == (("4", "5"), ("4", "5"))
-    assert any("'remark'" in line for line in table.left_out)
-
-
 def test_what_cannot_be_used_is_counted_and_named(tmp_path):
     rows = [*LONG, *[LONG[0]] * 9, LONG[0] | {"prompt": " "}, LONG[0] | {"correct": "maybe"}, LONG[0] | {"model": None}]
     path = write(tmp_path / "t.jsonl", rows)
@@ -119,15 +100,6 @@ def test_what_cannot_be_used_is_counted_and_named(tmp_path):
     }
     assert f"1 x score is no number (the first: 'maybe', {path}, line 14)" in table.left_out
     assert f"1 x no worker (the first: {path}, line 15)" in table.left_out
-
-
-@pytest.mark.parametrize(
-    ("words", "key"),
-    [("query", "FIELD=COLUMN"), ("scor=x", "did you mean 'score'"), ("score=", "FIELD=COLUMN")],
-)
-def test_a_wrong_mapping_is_refused(words, key):
-    with pytest.raises(UserError, match=key):
-        parse_columns([words])
 
 
 ROUTERBENCH = {
@@ -203,28 +175,3 @@ def test_a_reader_of_ones_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = read_outcome_table([tmp_path / "x.dat"], "my_tables:read")
     assert (table.source, table.score[0, 0], table.unusable) == ("x", 0.5, {"no luck": 1})
-
-
-def table(scores, **fields) -> OutcomeTable:
-    outcomes = [
-        TableOutcome("", f"query {row}", f"worker {column}", value, **fields)
-        for row, values in enumerate(scores)
-        for column, value in enumerate(values)
-    ]
-    return table_of("t", outcomes)
-
-
-def test_parts_of_a_table_keep_what_belongs_together():
-    whole = table([[0.0, 0.1], [0.2, 0.3], [0.4, 0.5]], reply="r")
-    part = whole.take(np.array([2, 0])).only(["worker 1"])
-    assert part.texts == ("query 2", "query 0")
-    np.testing.assert_array_equal(part.score, [[0.5], [0.1]])
-    assert part.replies == (("r",), ("r",))
-    with pytest.raises(ValueError, match="worker 7"):
-        whole.only(["worker 7"])
-
-
-def test_the_digest_follows_the_content():
-    assert table([[0.0, 1.0]]).digest == table([[0.0, 1.0]]).digest
-    assert table([[0.0, 1.0]]).digest != table([[0.0, None]]).digest
-    assert table([[0.0, 1.0]]).digest != table([[0.0, 1.0]], reply="r").digest

@@ -15,7 +15,6 @@ from orchestai.data.prepare_table import (
     table_attempts,
     write_outcomes,
 )
-from orchestai.data.tables import read_outcome_table
 from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, table_of
 from orchestai.data.training_file import load_training_data
 from orchestai.errors import UserError
@@ -138,15 +137,6 @@ async def test_a_recorded_pool_replays_and_judges_without_a_key(prepared):
     assert wrong.outcome == Scored(0.0)
     assert isinstance(missing.outcome, Unscorable)
     assert missing.outcome.kind == "recording_missing"
-
-
-def test_a_table_survives_being_written(tmp_path):
-    first = table(6).with_cards({"cheap": "Small and quick."})
-    write_outcomes(tmp_path / "t.jsonl.gz", first)
-    again = read_outcome_table([tmp_path / "t.jsonl.gz"], "jsonl")
-    assert again.digest == first.digest
-    assert np.isnan(again.score[0, 1])
-    assert again.replies == first.replies
 
 
 def test_a_missing_cell_is_no_attempt_and_a_check_splits_passing_from_being_right():

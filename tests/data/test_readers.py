@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from collections import Counter
@@ -17,7 +18,7 @@ from orchestai.data.readers.plan import SourcePlan, UnusablePlanError
 from orchestai.data.training_file import load_training_data
 from orchestai.tasks.splits import part_of
 from support.repository import REPOSITORY
-from support.training.plan_files import only, write
+from support.training.plan_files import BREAK, only, write
 
 POOL = {"calculator": {"kind": "tool", "tool": "calculator", "card": "Adds."}}
 CONFIG = Config(workers={"pool": POOL}, planner={"max_subtasks": 20})
@@ -67,14 +68,6 @@ def test_asynchow_has_durations_and_does_not_say_the_order(tmp_path):
     assert not any(subtask.worker or subtask.task_type for subtask in example.workflow.subtasks)
 
 
-def test_asynchow_as_its_own_prompts_have_it_states_every_edge(tmp_path):
-    write(tmp_path / "async_benchmark.jsonl", [ASYNCHOW])
-    plan = only("asynchow-stated", tmp_path)
-    assert plan.source == "asynchow_stated"
-    assert len(plan.remarks) == 2
-    assert all(str(a) in said and "3" in said for a, said in zip((1, 2), sorted(plan.remarks), strict=True))
-
-
 def test_langgraph(tmp_path):
     graph = {
         "instruction": "answer it",
@@ -96,21 +89,6 @@ def test_langgraph(tmp_path):
     assert [(s.id, s.words) for s in plan.steps] == [("search", "search web"), ("write", "Write it up.")]
     assert plan.edges == {("search", "write")}
     assert str(reason) == "the edges form a cycle"
-
-
-def test_own_plans_and_prepared_examples(tmp_path):
-    own = {
-        "instruction": "make tea",
-        "subtasks": [{"id": "w", "instruction": "boil"}, {"id": "p", "instruction": "pour", "depends_on": ["w"]}],
-        "seconds": {"w": 180},
-        "licence": "CC0",
-    }
-    write(tmp_path / "own.json", [own])
-    plan = only("orchestai", tmp_path / "own.json")
-    assert (plan.source, plan.licence, plan.edges) == ("own", "CC0", {("w", "p")})
-    prepare_plans(READERS["orchestai"], [tmp_path / "own.json"], CONFIG, tmp_path / "a.json", given=False)
-    prepare_plans(READERS["orchestai"], [tmp_path / "a.json"], CONFIG, tmp_path / "b.json", given=True)
-    assert load_training_data(tmp_path / "a.json", CONFIG) == load_training_data(tmp_path / "b.json", CONFIG)
 
 
 def test_a_task_is_on_one_side_whatever_its_source_and_spelling():
@@ -194,3 +172,40 @@ def test_the_reader_in_the_documentation_lies_in_the_working_directory(tmp_path,
     assert [step.seconds for step in plan.steps] == [180, None]
     assert plan.edges == {("a", "b")}
     assert [type(reason) for reason in reasons] == [UnusablePlanError] * 2
+
+
+# Break's plans keep their edges, as published and with their references in words.
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding"), [("qdmr.jsonl.gz", ""), ("QDMR/dev.csv", "utf-8"), ("QDMR/dev.csv", "utf-8-sig")]
+)
+def test_break_as_it_is_published_and_as_json_lines(tmp_path, name, encoding):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    if name.endswith(".csv"):
+        with (tmp_path / name).open("w", newline="", encoding=encoding) as file:
+            table = csv.DictWriter(file, list(BREAK))
+            table.writeheader()
+            table.writerow(BREAK)
+    else:
+        write(tmp_path / name, [BREAK])
+    plan = only("break", tmp_path)
+    assert (plan.id, plan.source, plan.licence) == ("ATIS_7", "break", "MIT")
+    assert plan.task == "which flights from denver are cheaper than those from boston"
+    assert [s.words for s in plan.steps][1] == "return #1 from denver"
+    assert plan.edges == {("1", "2"), ("2", "3"), ("1", "4"), ("3", "4")}
+
+
+def test_references_in_words_have_the_same_edges_and_are_the_same_each_time(tmp_path):
+    """In 200 plans, steps differ in wording and in nothing else; no reference is left as it was."""
+    write(tmp_path / "qdmr.jsonl", [{**BREAK, "question_id": f"ATIS_{i}"} for i in range(200)])
+    plans = list(READERS["break-worded"](tmp_path))
+    assert plans == list(READERS["break-worded"](tmp_path))
+    assert {p.source for p in plans} == {"break_worded"}
+    assert {p.edges for p in plans} == {frozenset({("1", "2"), ("2", "3"), ("1", "4"), ("3", "4")})}
+    steps = [[step.words for step in plan.steps] for plan in plans]
+    assert not any("#" in words for one in steps for words in one)
+    assert {one[0] for one in steps} == {"return flights"}
+    assert all(one[1].startswith("return ") and one[1].endswith(" from denver") for one in steps)
+    prices = {one[2].removeprefix("return price of ") for one in steps}
+    assert {"those", "the flights from denver", "step 2", "the second result", "the previous result"} <= prices

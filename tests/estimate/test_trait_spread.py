@@ -14,12 +14,6 @@ def surely(point: int) -> np.ndarray:
     return np.eye(len(POINTS))[point]
 
 
-def test_a_normal_spread_has_mean_0_and_variance_1():
-    (mean,), (variance,) = moments(NORMAL)
-    np.testing.assert_allclose(mean, 0, atol=1e-12)
-    np.testing.assert_allclose(variance, 1, atol=0.01)
-
-
 def test_where_no_feature_moves_queries_it_is_the_mean_belief_beside_30_queries_of_the_usual():
     before = np.repeat(NORMAL, 400, axis=0)
     after = np.where(TYPES[:, None] == 0, surely(20), surely(150))
@@ -54,3 +48,9 @@ def test_where_features_move_queries_beliefs_come_to_agree_in_the_mean():
     np.testing.assert_allclose(given[TYPES == 0].mean(axis=0), wanted[TYPES == 0].mean(axis=0), atol=0.1)
     middle = np.abs(POINTS[:, 0]) < 1
     assert spread[0, middle].sum() < 0.2 < NORMAL[0, middle].sum()
+
+
+def test_a_normal_spread_has_mean_0_and_variance_1():
+    (mean,), (variance,) = moments(NORMAL)
+    np.testing.assert_allclose(mean, 0, atol=1e-12)
+    np.testing.assert_allclose(variance, 1, atol=0.01)

@@ -134,12 +134,3 @@ def test_the_best_cascades_are_chosen_on_training_queries_and_within_their_budge
     assert without.notes
     with pytest.raises(UserError, match="no worker 'w7'"):
         evaluate_replies(replies(half, half, [0.001, 0.1]), FEATURES, [["w7"]])
-
-
-def test_a_learned_cascade_asks_the_expensive_worker_after_a_failure_where_the_budget_allows_it():
-    half = [[float(row % 2), 1.0] for row in range(60)]
-    own = replies(half, half, [0.001, 0.1])
-    evaluation = evaluate_replies(own, FEATURES, budget=0.8, seeds=(0, 1))
-    success, cost = evaluation.intervals("ours")
-    assert success.mean == 1
-    assert cost.mean < 80

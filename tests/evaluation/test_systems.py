@@ -14,9 +14,9 @@ import pytest
 from orchestai.config import Config, WorkersConfig
 from orchestai.data.step_attempts import fit_estimate
 from orchestai.errors import FaultKind, InfrastructureError, UserError
-from orchestai.evaluation.systems.baselines import ORACLE, SAMPLE_K, STATIC_MIX, ReassignedPlanner, trials
+from orchestai.evaluation.systems.baselines import ORACLE, SAMPLE_K, STATIC_MIX
 from orchestai.evaluation.systems.evaluate import Logged, evaluate
-from orchestai.evaluation.systems.runner import Runner, SystemRow
+from orchestai.evaluation.systems.runner import Runner
 from orchestai.execution.log import ExecutionLog, read_log
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.reward import AbsoluteReward
@@ -246,29 +246,6 @@ async def test_a_further_row_has_what_is_answered_where_the_planner_is_not_sure(
     assert all("as served" not in summary.name for summary in evaluation.summaries)
 
 
-async def test_equal_plans_run_once_and_invalid_plans_fail(sandbox: Sandbox) -> None:
-    """Rows share most plans; and a planner that gives no plan has failed the task, not the evaluation."""
-    tasks = [chain(0)]
-    pool = Scripted(tasks)
-    executor = JudgingExecutor(pool, sandbox, CONFIG.execution)
-    asked_for: list[str] = []
-    answer = pool.answer
-
-    async def counted(name: str, request: Request) -> Answer:
-        asked_for.append(name)
-        return await answer(name, request)
-
-    pool.answer = counted  # type: ignore[method-assign]
-    runner = Runner(executor, tasks, REWARD)
-    planner = ReferencePlanner(FixedAssignment(("strong",)))
-    first = await runner.row("one", planner, lambda: None)
-    assert await runner.row("two", planner, lambda: None) == SystemRow("two", first.results)
-    assert asked_for == ["strong", "strong"]
-    broken = ReassignedPlanner({"chain/0": Plan(None, False, error="no")}, FixedAssignment(("weak",)))
-    (result,) = (await runner.row("broken", broken, lambda: None)).results
-    assert (result.success, result.reward, result.cost_usd, result.workflow) == (0.0, -1.0, 0.0, None)
-
-
 class Paying:
     """Plans as another does, at a price; for the tasks in `lost` its model could not be asked."""
 
@@ -303,14 +280,3 @@ async def test_what_planning_costs_is_part_of_a_rows_cost_and_reward(sandbox: Sa
     runner.refuse_if_broken()
     with pytest.raises(UserError, match="planner is down"):
         await runner.row("broke", Paying(planner, lost=("chain/3",), kind="payment"), lambda: None)
-
-
-async def test_trials_come_from_logs(sandbox: Sandbox) -> None:
-    """What an attempt is worth is what was seen of it, less its price; over many tasks the better worker has more."""
-    tasks = [chain(i) for i in range(12)]
-    executor = JudgingExecutor(Scripted(tasks), sandbox, CONFIG.execution)
-    found = trials(await logged(tasks, executor), REWARD)
-    price = {"weak": 0.01 + 0.1 * 0.001, "strong": 0.01 + 0.1 * 0.01}
-    assert all(t.value in (pytest.approx(-price[t.worker]), pytest.approx(10 - price[t.worker])) for t in found)
-    strong, weak = ([t.value for t in found if t.worker == worker] for worker in ("strong", "weak"))
-    assert np.mean(strong) > np.mean(weak) + 1

@@ -12,16 +12,12 @@ from typer.testing import CliRunner
 from orchestai.cli import app
 from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, table_of
 from orchestai.errors import UserError
-from orchestai.evaluation.tables.baselines import BASELINES, k_means
+from orchestai.evaluation.tables.baselines import BASELINES
 from orchestai.evaluation.tables.estimates import Fold, TableEstimates, estimate
 from orchestai.evaluation.tables.evaluate import (
-    HeldOutPart,
     calibration_errors,
-    chance_errors,
     cost_errors,
     evaluate_table,
-    metrics_of_router,
-    metrics_of_workers,
     sweep,
 )
 
@@ -92,10 +88,6 @@ def test_the_sweep_begins_without_thrift_and_ends_with_the_cheapest():
     assert (np.diff(cost[:, 0]) <= 0).all()
 
 
-def test_clusters_are_found_and_identical_points_share_one():
-    assert len(k_means(FEATURES, 20, seed=0)) == 2
-
-
 NAMES = ("task_prior", "knn", "oracle")
 EVALUATION = evaluate_table(table(), FEATURES, {name: BASELINES[name] for name in NAMES}, seeds=(0, 1))
 
@@ -120,24 +112,6 @@ def test_differences_are_paired():
     assert EVALUATION.difference("aiq", "knn", "coin_flips").low > 0
     own = EVALUATION.interval("aiq", "knn")
     assert own.low < own.mean < own.high
-
-
-def test_a_router_of_random_order_is_no_better_than_tossing_coins():
-    """Of its 121 noisy points none is worth more than the line between the two workers, on the average of trials."""
-    gains = []
-    for trial in range(40):
-        rng = np.random.default_rng(trial)
-        outcomes = table(typed=False)
-        outcomes.score[:] = rng.random((QUERIES, 2)) < (0.4, 0.7)
-        preference = np.stack([np.zeros(QUERIES), rng.random(QUERIES)], axis=1)
-        estimates = TableEstimates(preference, outcomes.cost_usd)
-        train, test = np.arange(QUERIES).reshape(2, -1)
-        part = HeldOutPart(
-            Fold(outcomes, train, FEATURES, np.arange(QUERIES), seed=0), test, np.ones((QUERIES // 2, 1))
-        )
-        metrics = metrics_of_workers(part) | metrics_of_router(part, "random", estimates)
-        gains.append(metrics["aiq", "random"][0] - metrics["aiq", "coin_flips"][0])
-    assert abs(np.mean(gains)) < 2 * np.std(gains) / np.sqrt(len(gains))
 
 
 def test_the_command_reads_embeds_and_writes(tmp_path, monkeypatch):
@@ -176,22 +150,6 @@ def test_errors_of_estimates_are_those_of_probabilities_and_of_mean_costs():
     assert cost_errors(outcomes, rows, weights, expected) == pytest.approx(0.25)
     even = rows[::2]
     assert calibration_errors(outcomes, even, weights[even], expected) == pytest.approx(0.25)
-
-
-def test_chance_alone_makes_an_exact_estimate_of_few_outcomes_err():
-    """A calibration error that is no larger says nothing against an estimate."""
-    outcomes, rows = table(), np.arange(QUERIES)
-    sure = TableEstimates(outcomes.score, outcomes.score)
-    assert chance_errors(outcomes, rows, sure, 3).tolist() == [0, 0, 0, 0]
-    exact = TableEstimates(np.full_like(outcomes.score, 0.7), outcomes.score)
-    mean, *drawn = chance_errors(outcomes, rows, exact, 200)
-    in_a_bin = QUERIES * len(COSTS) / 15
-    assert mean == pytest.approx(np.sqrt(2 / np.pi * 0.7 * 0.3 / in_a_bin), rel=0.05)
-    assert mean == np.mean(drawn)
-    graded = replace(outcomes, score=0.1 + 0.8 * outcomes.score)
-    assert np.isnan(chance_errors(graded, rows, exact, 3)).all(), "grades scatter less than right and wrong"
-    few, *_ = chance_errors(outcomes, rows[:100], exact, 200)
-    assert few == pytest.approx(2 * mean, rel=0.1)
 
 
 def test_our_estimate_says_of_training_queries_what_it_would_without_them():

@@ -8,9 +8,8 @@ import pytest
 
 from orchestai.execution.assembler import assemble
 from orchestai.execution.request import build_request
-from orchestai.workers.prompting.prompts import Chat, Complete
 from orchestai.workflow import Workflow
-from support.training.repeated_words import COUNT, REPEAT, SOLUTIONS, SPLIT, TASK, whole, workflow
+from support.training.repeated_words import COUNT, REPEAT, SOLUTIONS, SPLIT, TASK, workflow
 
 
 def run(program: str, *args: Any) -> Any:
@@ -24,15 +23,6 @@ OUTPUTS = {"words": SOLUTIONS[SPLIT], "letters": SOLUTIONS[COUNT], "all": SOLUTI
 
 def test_edges_are_arguments() -> None:
     assert run(assemble(TASK, workflow(), OUTPUTS, "dataflow"), "to be") == ["to", "be"] * 4
-
-
-def test_a_wrong_edge_is_a_wrong_program() -> None:
-    swapped = workflow().replace(
-        {"all": {"depends_on": ("letters", "letters_again")}, "words": {"id": "letters_again"}}
-    )
-    outputs = OUTPUTS | {"all": "def step(a, b):\n    return a[0] * b", "letters_again": OUTPUTS["words"]}
-    with pytest.raises(TypeError):
-        run(assemble(TASK, swapped, outputs, "dataflow"), "to be")
 
 
 @pytest.mark.parametrize(
@@ -87,39 +77,6 @@ def test_defaults_and_imports_come_from_the_programs_head() -> None:
     assert run(program, "abcdef", 2) == "ab"
     unknown = TASK.model_copy(update={"parameters": ()})
     assert run(assemble(unknown, steps, outputs, "dataflow"), "abc", 1) == "a"
-
-
-def test_sink_is_the_last_text() -> None:
-    assert assemble(TASK, workflow(), {"words": "a", "all": "b"}, "sink") == "b"
-
-
-def test_steps_of_a_sink_see_the_task_their_parents_texts_and_their_role() -> None:
-    """Planners word these steps themselves, so 'fix it' must not be all that a worker reads."""
-    steps = Workflow(
-        [
-            {"id": "1", "instruction": "List the cases.", "role": "You read."},
-            {"id": "2", "instruction": "Fix it.", "depends_on": ("1",), "role": "You doubt."},
-        ]
-    )
-    first, last = (
-        build_request(TASK, steps, subtask, kind="sink", inputs=dict.fromkeys(subtask.depends_on, "no letters"))
-        for subtask in steps.subtasks
-    )
-    assert (first.signature, str(last.signature), [example.args for example in last.examples]) == (
-        None,
-        "task_func(text)",
-        [("'a b'",)],
-    )
-    for asked in (Chat(), Complete()):
-        for request, wanted in ((first, "text"), (last, "program")):
-            messages = asked.prompt(request).messages
-            assert messages[0] == ("system", request.role)
-            assert TASK.instruction in messages[-1][1]
-            assert request.instruction in messages[-1][1]
-            assert ("whole program" in messages[-1][1]) == (wanted == "program")
-            assert ("no letters" in messages[-1][1]) == (request is last)
-    alone = Chat().prompt(build_request(TASK, whole(), whole().subtasks[0], kind="sink")).messages[-1][1]
-    assert alone.count(TASK.instruction) == 1
 
 
 def test_signatures_follow_the_subtasks_own_example() -> None:

@@ -22,6 +22,18 @@ from orchestai.workflow import Workflow
 from support.training.repeated_words import COUNT, SOLUTIONS, SPLIT, TASK, WRONG, whole, workflow
 
 
+def steps_to_an_answer(second: str = "good") -> Workflow:
+    return Workflow(
+        [
+            {"id": "sum", "instruction": SUM, "worker": "good"},
+            {"id": "double", "instruction": DOUBLE, "worker": second, "depends_on": ("sum",)},
+        ]
+    )
+
+
+QUESTION = Task(task_id="q", suite="own", instruct_prompt="Add 2 and 3, then double it.", answers=("10",))
+
+
 class Scripted:
     """Workers that answer from a script: a source, an error to raise, or seconds to sleep before answering."""
 
@@ -144,15 +156,6 @@ async def test_nobodys_fault_is_unscorable_and_keeps_the_other_results(
     assert execution.results[1].output == SOLUTIONS[COUNT]
 
 
-async def test_subtasks_start_when_their_parents_are_done(sandbox: Sandbox) -> None:
-    one = executor(sandbox, {"slow": 0.1, "slower": 0.15})
-    began = time.perf_counter()
-    await one.execute(TASK, workflow("slow", "slower"))
-    assert one.pool.names == ["slow", "slower", "good"]
-    assert one.pool.most_in_flight == 2
-    assert time.perf_counter() - began < 5
-
-
 async def test_a_worker_that_hangs_is_cut_off(sandbox: Sandbox) -> None:
     """Waiting is nobody's fault (the queue may have been ours), so there is no score; what was done is kept."""
     one = executor(sandbox, {"hangs": 60.0}, {"timeout_s": 0.5})
@@ -215,19 +218,6 @@ async def test_cancelling_leaves_nothing_running(sandbox: Sandbox) -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-QUESTION = Task(task_id="q", suite="own", instruct_prompt="Add 2 and 3, then double it.", answers=("10",))
-SUM, DOUBLE = "add 2 and 3", "double it"
-
-
-def steps_to_an_answer(second: str = "good") -> Workflow:
-    return Workflow(
-        [
-            {"id": "sum", "instruction": SUM, "worker": "good"},
-            {"id": "double", "instruction": DOUBLE, "worker": second, "depends_on": ("sum",)},
-        ]
-    )
-
-
 async def test_a_wrong_text_is_a_failure_and_a_lost_parent_stops_its_children(sandbox: Sandbox) -> None:
     wrong = await executor(sandbox, {"good": {SUM: "5", DOUBLE: "11"}}).execute(QUESTION, steps_to_an_answer())
     assert (wrong.outcome, wrong.success) == (Scored(0.0), False)
@@ -235,6 +225,9 @@ async def test_a_wrong_text_is_a_failure_and_a_lost_parent_stops_its_children(sa
     execution = await lost.execute(QUESTION, steps_to_an_answer())
     assert [result.status for result in execution.results] == ["failed", "skipped"]
     assert lost.pool.names == ["good"]
+
+
+SUM, DOUBLE = "add 2 and 3", "double it"
 
 
 @pytest.mark.parametrize(("second", "shown"), [("good", True), ("wrong", False)])

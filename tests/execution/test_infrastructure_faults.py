@@ -23,6 +23,42 @@ from orchestai.workers.base import Usage
 from orchestai.workers.pool import WorkerPool
 from support.models.chat_server import ChatServer, Reply, chat, error, serving
 
+
+async def run_llm(server: ChatServer, sandbox: Sandbox, folder: Path, tasks: int) -> Collected:
+    """The `llm` planner asks one model for plans, which give all to a tool."""
+    config = Config(
+        workers=WorkersConfig.model_validate(
+            {
+                "models": {
+                    "m": {
+                        "kind": "openai_api",
+                        "name": "tiny",
+                        "base_url": server.url,
+                        "max_retries": 1,
+                        "price_per_mtok_in_usd": 10_000.0,
+                        "price_per_mtok_out_usd": 100_000.0,
+                    }
+                },
+                "pool": {"sum": {"kind": "tool", "tool": "calculator", "card": "Adds.", "price_per_call_usd": 0.125}},
+                "planner_model": "m",
+                "cache_dir": folder / "cache",
+            }
+        ),
+        execution=ExecutionConfig(concurrency=1),
+    )
+    async with WorkerPool.from_config(config.workers, sandbox) as pool:
+        told = [task.model_copy(update={"instruct_prompt": f"add {task.task_id}"}) for task in TASKS[:tasks]]
+        return await collect(
+            Collection(told, tasks, "llm", pool.names),
+            planner_for("llm", config.planner, config.workers, pool, 0),
+            JudgingExecutor(pool, sandbox, config.execution),
+            ExecutionLog(folder / "logs"),
+        )
+
+
+PLAN = Reply(chat('{"id": "1", "instruction": "add", "task_type": "integer", "worker": "sum", "depends_on": []}]}'))
+
+
 TEST = (
     "import unittest\n\n\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(task_func(1), 2)\n"
 )
@@ -61,38 +97,6 @@ async def run(
             Collection(TASKS[:tasks], tasks, "whole", pool.names, unscorable_limit=limit),
             lambda repetition: WholePlanner("whole"),
             JudgingExecutor(pool, sandbox, ExecutionConfig(concurrency=1, **execution)),
-            ExecutionLog(folder / "logs"),
-        )
-
-
-async def run_llm(server: ChatServer, sandbox: Sandbox, folder: Path, tasks: int) -> Collected:
-    """The `llm` planner asks one model for plans, which give all to a tool."""
-    config = Config(
-        workers=WorkersConfig.model_validate(
-            {
-                "models": {
-                    "m": {
-                        "kind": "openai_api",
-                        "name": "tiny",
-                        "base_url": server.url,
-                        "max_retries": 1,
-                        "price_per_mtok_in_usd": 10_000.0,
-                        "price_per_mtok_out_usd": 100_000.0,
-                    }
-                },
-                "pool": {"sum": {"kind": "tool", "tool": "calculator", "card": "Adds.", "price_per_call_usd": 0.125}},
-                "planner_model": "m",
-                "cache_dir": folder / "cache",
-            }
-        ),
-        execution=ExecutionConfig(concurrency=1),
-    )
-    async with WorkerPool.from_config(config.workers, sandbox) as pool:
-        told = [task.model_copy(update={"instruct_prompt": f"add {task.task_id}"}) for task in TASKS[:tasks]]
-        return await collect(
-            Collection(told, tasks, "llm", pool.names),
-            planner_for("llm", config.planner, config.workers, pool, 0),
-            JudgingExecutor(pool, sandbox, config.execution),
             ExecutionLog(folder / "logs"),
         )
 
@@ -140,9 +144,6 @@ async def test_what_the_worker_cannot_do_is_its_failure_and_costs_what_was_paid(
     assert [(record.outcome, record.score) for record in failed] == [("scored", 0.0)] * 2
     assert sorted(record.cost for record in failed) == [0.0, pytest.approx(0.91)]
     assert state.cost_usd == pytest.approx(5 * 0.91)
-
-
-PLAN = Reply(chat('{"id": "1", "instruction": "add", "task_type": "integer", "worker": "sum", "depends_on": []}]}'))
 
 
 async def test_the_planners_own_calls_are_paid_for_and_logged(

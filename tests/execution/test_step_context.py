@@ -49,10 +49,3 @@ def test_arguments_are_told_in_the_order_in_which_values_are_handed_on() -> None
     question = asked(READERS[0], both, Workflow([DROP, ADD, both]))
     assert question.index("`a` is the result of 'add all of them'") < question.index("`b` is the result of 'drop")
     assert "`prices`, if you add it, is `prices` of the task" in question
-
-
-def test_who_reads_the_step_alone_is_asked_the_same_whatever_stands_around_it() -> None:
-    other = TASK.model_copy(update={"instruct_prompt": TOLD.replace("prices", "weights")})
-    for name in ("direct", "few_shot", "chat"):
-        prompts = [strategy(name).prompt(build_request(task, STEPS, ADD, kind="dataflow")) for task in (TASK, other)]
-        assert prompts[0] == prompts[1]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -73,12 +71,6 @@ def test_the_results_of_a_job_begin_the_next_as_the_service_packs_them(tmp_path:
         assert locate(given) == last_of(given) == Path(given) / "phase2_best"
 
 
-def test_what_a_job_left_is_gone_on_with(tmp_path: Path) -> None:
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints/phase2_state.pt").touch()
-    assert "--resume" in training_command(HYPERPARAMETERS, Hosts(("a",), "a"), tmp_path)
-
-
 STOPPED = """
 import os, pathlib, signal, sys
 folder = pathlib.Path(sys.argv[1])
@@ -108,45 +100,6 @@ def test_a_job_that_is_stopped_leaves_its_last_checkpoint(tmp_path: Path, monkey
     assert (tmp_path / "model/phase2_last/agents.json").read_text() == "update 7"
     assert last_of(tmp_path / "model").name == "phase2_last"
     assert not (tmp_path / "output/failure").exists()
-
-
-@pytest.mark.parametrize("moment", ["before the training", "as it is handed on"])
-def test_a_stop_reaches_the_training_once(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
-    """A second would interrupt what it saves."""
-    sent: list[int] = []
-
-    class Training:
-        def __init__(self, command: list[str], env: dict[str, str]) -> None:
-            if moment == "before the training":
-                os.kill(os.getpid(), signal.SIGTERM)
-
-        def __enter__(self) -> Training:
-            return self
-
-        def __exit__(self, *error: object) -> None:
-            pass
-
-        def send_signal(self, number: int) -> None:
-            sent.append(number)
-
-        def wait(self) -> int:
-            return 128 + signal.SIGTERM
-
-    before, install, installed = signal.getsignal(signal.SIGTERM), signal.signal, []
-
-    def installing(number: int, handler: Any) -> None:
-        install(number, handler)
-        installed.append(handler)
-        if moment == "as it is handed on" and len(installed) == 2:
-            os.kill(os.getpid(), number)
-
-    monkeypatch.setattr(container.subprocess, "Popen", Training)
-    monkeypatch.setattr(container.signal, "signal", installing)
-    try:
-        assert container._run(["train"], {}) == (128 + signal.SIGTERM, True)
-    finally:
-        install(signal.SIGTERM, before)
-    assert sent == [signal.SIGTERM]
 
 
 @pytest.mark.slow

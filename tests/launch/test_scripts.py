@@ -6,7 +6,6 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
 import yaml
 
 from support.repository import REPOSITORY
@@ -41,24 +40,6 @@ def test_slurm_starts_a_launcher_on_each_node(tmp_path: Path) -> None:
         command, cwd=REPOSITORY, env=env | {"DRY_RUN": "1"}, capture_output=True, text=True, check=True
     )
     assert dry.stdout.startswith("'srun'")
-
-
-@pytest.mark.parametrize("gpus", [{}, {"SLURM_GPUS_ON_NODE": "0"}], ids=["unset", "none"])
-def test_a_node_without_gpus_has_one_process(tmp_path: Path, gpus: dict[str, str]) -> None:
-    (tmp_path / "scontrol").write_text("#!/bin/bash\necho node-7\n")
-    (tmp_path / "scontrol").chmod(0o755)
-    slurm = {
-        "SLURM_JOB_NUM_NODES": "2",
-        "SLURM_JOB_NODELIST": "node-[7-8]",
-        "SLURM_JOB_ID": "1",
-        "DRY_RUN": "1",
-        **gpus,
-    }
-    env = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")} | slurm
-    env["PATH"] = f"{tmp_path}:{env['PATH']}"
-    command = ["scripts/slurm_train.sh", "ddp", *WORDS]
-    said = subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True, check=True).stdout
-    assert "--num_processes 2 --num_machines 2" in said
 
 
 def test_kubernetes_gets_pods_that_find_each_other() -> None:

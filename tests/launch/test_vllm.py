@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from orchestai.launch.vllm import Server, server_for
-from orchestai.lm.backends import transfer
 from orchestai.lm.backends.vllm_worker import EXTENSION
 from support.models.language_model import save_tiny_model
 from support.repository import REPOSITORY
@@ -47,24 +46,6 @@ def test_whole_models_and_adapters_get_what_they_need(folder: Path) -> None:
         assert pairs(server)["--max-lora-rank"] == "16", "vLLM knows no rank of 12"
         assert pairs(server)["--max-loras"] == adapters
         assert server.environment == {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
-
-
-def test_planners_are_served_too(folder: Path) -> None:
-    """With the host and port at which the training asks."""
-    options = (
-        "{max_model_len: 2048, seed: null, max_num_seqs: 8, enable_chunked_prefill: false, "
-        "weight_transfer_config: {backend: nccl}}"
-    )
-    words = [f"planner.language.model={folder}", f"planner.language.vllm.engine_options={options}"]
-    server = server_for(PLANS, [*words, "planner.language.vllm.base_url=http://gpu7:8100"])
-    flags = (
-        *("--tensor-parallel-size", "1", "--max-model-len", "2048", "--max-num-seqs", "8"),
-        *("--no-enable-chunked-prefill", transfer.FLAG, '{"backend": "nccl"}'),
-    )
-    assert server.arguments[-len(flags) :] == flags
-    assert server.arguments[server.arguments.index("--host") :][:4] == ("--host", "gpu7", "--port", "8100")
-    silent = server_for(PLANS, [f"planner.language.model={folder}", "planner.language.vllm.base_url=http://gpu7"])
-    assert silent.arguments[silent.arguments.index("--port") + 1] == "80", "where the training asks"
 
 
 SERVER = """

@@ -196,13 +196,6 @@ async def test_a_copy_that_comes_later_is_judged_before_what_it_wrote_is_given(m
     assert scored
 
 
-async def test_the_model_itself_stamps_what_it_writes():
-    learner = policy(adapters=False)
-    local = LocalBackend(learner)
-    await local.sync(ModelWeights(learner.model, main=True), 2)
-    await compare(learner, local, 2)
-
-
 def test_two_requests_of_one_batch_do_not_share_their_random_numbers():
     """vLLM seeds a request, not a row: rows with one prompt must go apart."""
     with fake_vllm.serving(Engine()) as url:

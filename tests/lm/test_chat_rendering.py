@@ -17,13 +17,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from orchestai.lm.chat_rendering import IncrementalChatRenderer
 from support.repository import REPOSITORY
 
-CHATML = """\
-{%- for message in messages %}
-    {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
-{%- endfor %}
-{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
-"""
-
 _TOOL_TURNS = """\
     {%- elif message.role == 'tool' %}
         {%- if loop.first or messages[loop.index0 - 1].role != 'tool' %}{{- '<|im_start|>user' }}{%- endif %}
@@ -31,17 +24,6 @@ _TOOL_TURNS = """\
         {%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{- '<|im_end|>\\n' }}{%- endif %}
     {%- endif %}
 {%- endfor %}
-"""
-
-QWEN25 = f"""\
-{{%- if messages[0].role != 'system' %}}
-    {{{{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\\n' }}}}
-{{%- endif %}}
-{{%- for message in messages %}}
-    {{%- if message.role != 'tool' %}}
-        {{{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}}}
-{_TOOL_TURNS}
-{{%- if add_generation_prompt %}}{{{{- '<|im_start|>assistant\\n' }}}}{{%- endif %}}
 """
 
 QWEN3 = f"""\
@@ -98,17 +80,6 @@ GEMMA = """\
 {%- if add_generation_prompt %}{{- '<start_of_turn>model\\n' }}{%- endif %}
 """
 
-MISTRAL = """\
-{{- bos_token }}
-{%- for message in messages %}
-    {%- if (message.role == 'user') != (loop.index0 % 2 == 0) %}
-        {{- raise_exception('roles must alternate user and assistant') }}
-    {%- endif %}
-    {%- if message.role == 'user' %}{{- '[INST] ' + message.content + ' [/INST]' }}
-    {%- else %}{{- ' ' + message.content + eos_token }}{%- endif %}
-{%- endfor %}
-"""
-
 TEXTS = [
     "Which tower is the tallest? The tallest tower stands in a city. I look it up.\n\nI should look it up: that one.",
     '<tool_call>\n{"name": "search", "arguments": {"query": "tallest tower"}}\n</tool_call> user assistant tool',
@@ -161,15 +132,12 @@ def smollm2():
 IM = ("<|im_start|>",)
 CASES = {
     "smollm2": (smollm2, ""),
-    "chatml": (lambda: tokenizer_for(CHATML, "<|im_end|>", IM), ""),
-    "qwen2.5": (lambda: tokenizer_for(QWEN25, "<|im_end|>", IM), ""),
     "qwen3": (lambda: tokenizer_for(QWEN3, "<|im_end|>", IM), "writes a turn otherwise"),
     "llama3": (
         lambda: tokenizer_for(LLAMA3, "<|eot_id|>", ("<|start_header_id|>", "<|end_header_id|>")),
         "",
     ),
     "gemma": (lambda: tokenizer_for(GEMMA, "<end_of_turn>", ("<start_of_turn>",), words=True), ""),
-    "mistral": (lambda: tokenizer_for(MISTRAL, "</s>", ("[INST]", "[/INST]"), words=True), ""),
     "no template": (lambda: tokenizer_for(None, "</s>"), ""),
 }
 _LOADED = {}
@@ -219,7 +187,7 @@ def test_extended_ids_are_those_of_the_whole_conversation(name, system, rounds):
     messages.append({"role": "user", "content": "Go."})
     read = renderer.render(messages)
     for tells, text, how in rounds:
-        written = say(tokenizer, f" {text}" if name == "mistral" else text)
+        written = say(tokenizer, text)
         messages.append({"role": "assistant", "content": text})
         known = len(messages)
         messages += [{"role": speaker, "content": content} for speaker, content in tells]
@@ -248,10 +216,3 @@ def test_what_is_told_cannot_end_a_turn(name):
     assert [i for i in harmful if i in tokenizer.added_tokens_decoder] == [
         i for i in harmless if i in tokenizer.added_tokens_decoder
     ]
-
-
-def test_a_model_without_template_gets_the_plain_one():
-    tokenizer, renderer = load("no template")
-    text = tokenizer.decode(renderer.render([{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]))
-    assert text == "system:\nS\nuser:\nU\nassistant:\n"
-    assert renderer.end_ids == {tokenizer.eos_token_id}

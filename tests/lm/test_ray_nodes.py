@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from orchestai.config import PlaceConfig, RayConfig, RaySamplingConfig
-from orchestai.errors import UserError
 from orchestai.lm import loading, weights
 from orchestai.lm.backends.base import Generates, SampleSettings
 from orchestai.lm.backends.canary import Canary, CanaryProbe
@@ -115,26 +114,4 @@ async def test_a_node_that_dies_loses_no_completion_and_what_replaces_it_has_the
     nodes.add_node(num_cpus=1)
     await comparing
     await compare(learner, backend, 1)
-    await backend.close()
-
-
-async def test_an_actor_that_comes_later_with_another_model_is_refused_before_its_tokens_count(
-    nodes: Any, tmp_path: Path
-) -> None:
-    """Under the same adapters, which it takes over as it should."""
-    learner = policy(tmp_path, adapters=True)
-    backend = on_nodes(learner, tmp_path / "sync", adapters=True)
-    sampler = following(learner, backend)
-    await sampler.sync(0)
-    assert len((await backend.generate(PROMPTS, SEEDS, SETTINGS)).proofs) == 3
-    before = [(await seat.actor.installed.remote(()))[0] for seat in backend._pool._seats]
-    learn(other := CausalPolicy(tiny_model(), frozenset({0})))
-    other.model.save_pretrained(tmp_path / "base")
-    nodes.remove_node(next(iter(nodes.worker_nodes)), allow_graceful=False)
-    nodes.add_node(num_cpus=1)
-    with pytest.raises(UserError, match=r"an actor on .* gives what it writes other probabilities") as refused:
-        while True:
-            await compare(learner, sampler, 0)
-    assert "have the same model under adapters" in str(refused.value)
-    assert not any(name in str(refused.value) for name in before)
     await backend.close()

@@ -1,5 +1,7 @@
 """The base planner: shipped, begun with, kept while a pool is learned, and told apart from others."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest
@@ -7,8 +9,8 @@ import torch
 
 from orchestai.config import Config
 from orchestai.data.training_file import TrainingExample, save_training_data
-from orchestai.planner.base_files import CARD, WEIGHTS, base_folder, digest_of, read_card
 from orchestai.planner.checkpoint import load_planner
+from orchestai.planner.checkpoint_files import FIRST, LAST, METADATA, locate
 from orchestai.training.supervised.train import train
 from orchestai.workflow import Subtask, Workflow
 
@@ -73,8 +75,25 @@ def test_a_pool_is_learned_and_steps_and_edges_stay_as_they_were(trained: Path) 
     assert {step.worker for step in plan.workflow.subtasks[:2]} == {"sums"}  # as the examples say, not the cards
 
 
-def test_the_card_tells_what_was_learned_and_the_weights_are_small() -> None:
-    card, folder = read_card("shipped"), base_folder("shipped")
-    assert card["digest"] == digest_of("shipped")
-    assert {"learned_from", "how_that_was_made", "licence", "command"} <= card.keys()
-    assert (folder / WEIGHTS).stat().st_size + (folder / CARD).stat().st_size < 15e6
+# A planner is found by the folder of its run, whatever kind it is and whichever phase wrote last.
+
+
+def make(path: Path, *, language: bool) -> Path:
+    if not language:
+        path.write_bytes(b"weights")
+        return path
+    folder = path.with_suffix("")
+    folder.mkdir()
+    (folder / METADATA).write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize("language", [False, True])
+def test_a_run_s_folder_stands_for_its_latest_planner(tmp_path: Path, language: bool) -> None:
+    """As a job gets it whose checkpoint is another job's whole output."""
+    assert locate(tmp_path) == tmp_path, "nothing is there yet"
+    first = make(tmp_path / FIRST, language=language)
+    assert locate(tmp_path) == first == locate(tmp_path / FIRST)
+    last = make(tmp_path / LAST, language=language)
+    assert locate(tmp_path) == last
+    assert locate(first) == first

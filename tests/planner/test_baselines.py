@@ -11,7 +11,6 @@ from orchestai.config import PlannerConfig
 from orchestai.errors import InfrastructureError
 from orchestai.outcome import Unscorable
 from orchestai.planner.baselines import (
-    HeuristicPlanner,
     RandomAssignment,
     RandomPlanner,
     ReferencePlanner,
@@ -19,7 +18,7 @@ from orchestai.planner.baselines import (
     clauses,
     guess_type,
 )
-from orchestai.planner.few_shot import FewShotPlanner, parse_plan
+from orchestai.planner.few_shot import FewShotPlanner
 from orchestai.tasks.task import Task
 from orchestai.workers.base import TextCompletion, Usage, WorkerCard, WorkerError
 from orchestai.workers.generation import Prompt, SamplingParams
@@ -55,14 +54,6 @@ def workflow_of(plan) -> Workflow:
 def test_clauses_are_the_steps_with_their_examples() -> None:
     """A step's words must stand alone: connectives and the sentences about the whole function are not part of it."""
     assert [INSTRUCTION[start:end] for start, end in clauses(INSTRUCTION)] == [WORDS, VOWELS, REPEAT]
-
-
-@pytest.mark.parametrize("text", ["", "x", "Write a function `f(x)`.", DOCSTRING, "```", "((("])
-def test_every_instruction_has_a_clause_inside_it(text: str) -> None:
-    """Planners rely on at least one clause, whatever the text."""
-    found = clauses(text)
-    assert found
-    assert all(0 <= start <= end <= len(text) for start, end in found)
 
 
 @pytest.mark.parametrize(
@@ -105,14 +96,6 @@ def test_whole_asks_the_given_workers_in_order() -> None:
     assert workflow.subtasks[0].instruction == INSTRUCTION
 
 
-def test_heuristic_chains_the_clauses_and_cascades() -> None:
-    workflow = workflow_of(HeuristicPlanner(["tool", "cheap", "middle", "dear"], CONFIG).plan([TASK])[0])
-    assert workflow.dependencies() == [[], [0], [1]]
-    assert {s.workers for s in workflow.subtasks} == {("tool", "cheap", "middle")}
-    assert [s.task_type for s in workflow.subtasks] == ["string", "string", "combine"]
-    assert all(s.span and INSTRUCTION[slice(*s.span)] == s.instruction for s in workflow.subtasks)
-
-
 def test_random_plans_are_valid_differ_and_repeat() -> None:
     """The floor of the comparison must still be executable."""
     tasks = [TASK.model_copy(update={"task_id": f"t/{i}"}) for i in range(40)] + [UNKNOWN]
@@ -125,27 +108,10 @@ def test_random_plans_are_valid_differ_and_repeat() -> None:
 
 CARDS = [WorkerCard(name=name, text=f"The {name} one.", price_usd=1.0, kind="model") for name in NAMES]
 GOOD = {"id": "1", "instruction": WORDS, "task_type": "string", "worker": "cheap", "depends_on": []}
-LAST = {"id": 2, "instruction": "own words", "task_type": "list", "worker": "dear", "depends_on": [1], "why": "so"}
 
 
 def reply(*subtasks: dict) -> str:
     return json.dumps({"subtasks": subtasks})
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        reply(GOOD, LAST),
-        f"Here is the plan:\n```json\n{reply(GOOD, LAST)}\n```\nIt has two steps.",
-        json.dumps([GOOD, LAST]),
-    ],
-    ids=["plain", "fenced", "list"],
-)
-def test_plans_are_read_from_whatever_surrounds_them(text: str) -> None:
-    workflow = parse_plan(text, INSTRUCTION, NAMES, CONFIG)
-    assert workflow.dependencies() == [[], [0]]
-    assert workflow.subtasks[0].span == (INSTRUCTION.index(WORDS), INSTRUCTION.index(WORDS) + len(WORDS))
-    assert workflow.subtasks[1].span is None
 
 
 class Scripted:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+import pytest
+
+from orchestai.cli import main
+from orchestai.errors import UserError
 from orchestai.report.build import build_report
 from support.report import page as report_page
 from support.report.folders import judged_record, served_record, write_log, write_phase2
+from support.report.hostile_text import HOSTILE
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,14 +36,6 @@ def test_every_execution_is_a_row_with_its_details(tmp_path: Path) -> None:
     assert [attempt["worker"] for attempt in failed["subtasks"][0]["attempts"]] == ["cheap", "strong"]
     assert failed["subtasks"][1]["error"] == "2: down"
     assert report_page.detail(page, rows[2])["receipt"]["spent_usd"] == 0.5
-
-
-def test_worker_asked_first_is_compared_with_the_cheapest_that_passed(tmp_path: Path) -> None:
-    page, _ = build(tmp_path, write_log(tmp_path / "logs", [judged_record(n) for n in range(3)]))
-    choices = report_page.data(page)["choices"]
-    assert choices["workers"] == ["cheap", "strong"]
-    assert choices["best"] == ["cheap", "strong", "nobody"]
-    assert choices["counts"] == [[0, 3, 0], [0, 3, 0]]
 
 
 def test_torn_lines_foreign_lines_and_newer_versions_are_named_and_passed_over(tmp_path: Path) -> None:
@@ -66,35 +64,6 @@ def test_feedback_on_served_runs_is_their_outcome(tmp_path: Path) -> None:
     ]
     assert report_page.detail(page, rows[1])["feedback"] == {"score": 0.25, "answer": "Rome"}
     assert report_page.data(page)["totals"][0]["scores"] == [1.0, 0.25]
-
-
-def test_an_empty_folder_gives_a_page_that_says_what_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    page, problems = build(tmp_path, tmp_path / "empty")
-    assert problems == []
-    assert [missing["what"] for missing in report_page.data(page)["missing"]] == [
-        "executions",
-        "training curves",
-        "an evaluation",
-        "groups of attempts",
-    ]
-
-
-def test_a_run_in_progress_is_shown_as_far_as_it_is(tmp_path: Path) -> None:
-    folder = write_phase2(tmp_path / "run")
-    for name in ("phase2_metrics.jsonl", "phase2_rollouts.jsonl"):
-        with (folder / name).open("a") as file:
-            file.write('{"update": 4, "rew')
-    (folder / "phase1_metrics.jsonl").touch()
-    page, problems = build(tmp_path, folder)
-    held = report_page.data(page)
-    reward = next(curve for curve in held["curves"] if curve["title"] == "Reward")
-    assert [label["label"] for label in reward["series"]] == ["sampled, training tasks", "greedy, validation tasks"]
-    assert len(reward["series"][0]["points"]) == 3
-    valid = next(curve for curve in held["curves"] if curve["title"].startswith("Plans that could"))
-    assert valid["guards"] == [{"value": 0.8, "label": "stops below, ten updates in a row"}]
-    assert len(report_page.index(page)["groups"]) == 3
-    assert len(problems) == 2
 
 
 def test_plans_of_a_group_are_read_into_steps(tmp_path: Path) -> None:
@@ -131,3 +100,42 @@ def test_figures_in_the_docs_are_shown(tmp_path: Path) -> None:
     assert len(suites["routerbench"]["hull"]) > 2
     assert held["reliability"]
     assert any(row[5] for row in report_page.index(page)["groups"])
+
+
+# Text of models in logs and answers does nothing to the terminal that a command was started in.
+
+
+ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2028\u2029\u2066-\u2069]")
+
+
+def test_problems_with_hostile_names_and_lines_are_told_in_plain_letters(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    line = json.loads(judged_record().model_dump_json())
+    for number, text in enumerate(HOSTILE):
+        name = text[:40].replace("/", " ").replace("\0", "").encode(errors="ignore").decode()
+        lines = [line, line | {"outcome": text}, line | {text: text, "cost": text}]
+        (folder / f"{number} {name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+        (folder / f"{number} {name}.json").write_text(f'{{"{name}\x1b[2J')
+    with pytest.raises(SystemExit) as left:
+        main(["report", str(folder), "-o", str(tmp_path / "page.html")])
+    said = capfd.readouterr()
+    assert left.value.code == 0
+    assert "not an execution" in said.err
+    assert ACTING.findall(said.out + said.err) == []
+
+
+def test_errors_that_quote_others_act_on_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(**_: object) -> None:
+        raise UserError("the server said: \x1b]0;title\x07\n\x1b[2Jgone")
+
+    monkeypatch.setattr("orchestai.cli.application.app", refuse)
+    with pytest.raises(SystemExit):
+        main([])
+    said = capfd.readouterr().err
+    assert "gone" in said
+    assert ACTING.findall(said) == []

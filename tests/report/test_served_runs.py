@@ -10,7 +10,6 @@ pytest.importorskip("starlette", reason="starlette is not installed (pip install
 
 from orchestai.cli import main
 from support.report import page as report_page
-from support.report.folders import served_record, write_log
 from support.serving.served import functions, serving, settings
 
 
@@ -29,17 +28,3 @@ def test_the_page_of_a_servers_log_shows_what_users_said(tmp_path: Path) -> None
     rows = {report_page.detail(page, row)["receipt"]["run_id"]: row for row in report_page.executions(page)}
     assert [rows[run]["outcome"] for run in runs] == ["solved", "failed", "answered"]
     assert report_page.detail(page, rows[runs[1]])["feedback"] == {"score": 0.5, "answer": "Rome"}
-
-
-def test_no_database_is_made_for_a_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    config = settings({"pool": functions("good")}, serving={"database": "sqlite:///served/none.db"})
-    (tmp_path / "config.yaml").write_text(config.to_yaml())
-    write_log(tmp_path / "logs", [served_record()])
-    with pytest.raises(SystemExit) as left:
-        main(["report", "logs"])
-    assert left.value.code == 0
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["config.yaml", "logs", "report.html"]
-    assert "not shown" not in capfd.readouterr().err

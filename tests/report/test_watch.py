@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,10 +15,9 @@ import threading
 import httpx2 as httpx
 import uvicorn
 
-from orchestai.errors import UserError
 from orchestai.report import watch
 from support.report import page as report_page
-from support.report.folders import served_record, write_log, write_phase2
+from support.report.folders import write_phase2
 
 
 @contextmanager
@@ -65,30 +63,6 @@ def test_the_page_follows_the_run_which_stays_as_it_is(
         assert any(line == "event: changed" for line in events)
     shown.write_text(httpx.get(address).text)
     assert points(shown) == 5
-
-
-def test_new_feedback_on_served_runs_makes_a_page_though_no_log_has_changed(tmp_path: Path) -> None:
-    said: dict[str, dict[str, object]] = {}
-    down: list[UserError] = []
-
-    def feedback() -> dict[str, dict[str, object]]:
-        for error in down:
-            raise error
-        return dict(said)
-
-    (tmp_path / "page").mkdir()
-    logs = write_log(tmp_path / "logs", [served_record(0)])
-    run = watch.WatchedRun([logs], tmp_path / "page", feedback=feedback)
-    asyncio.run(run.refresh())
-    run._took = 0.0
-    assert not run.due
-    said["r0"] = {"score": 1.0, "answer": None, "tests": None}
-    assert run.due
-    asyncio.run(run.refresh())
-    assert [row["outcome"] for row in report_page.executions(run.page)] == ["solved"]
-    run._took = 0.0
-    down.append(UserError("the database is down"))
-    assert not run.due
 
 
 @pytest.mark.parametrize(

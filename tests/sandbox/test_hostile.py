@@ -38,13 +38,15 @@ def programs(path: Path = PROGRAMS) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_odd_but_honest_programs_get_their_credit():
     """Their results are of all kinds that the standard library, NumPy, pandas and programs' own classes make."""
     outcomes = sandbox_hostile.run(programs(HONEST))
     assert {outcome["id"]: outcome["faults"] for outcome in outcomes if outcome["faults"]} == {}
 
 
-@pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("slow", [False, True])
 def test_our_own_programs_gain_lose_and_harm_nothing_but_what_is_known(slow):
     """They aim at this design: the wire between the processes, names, leftovers, verdicts that never come.
 

@@ -64,6 +64,7 @@ def kill_one_with_children(server: int, over: threading.Event) -> None:
                     return
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_and_slow_to_end_is_not_the_fault_of_the_program():
     """The candidate found itself alone and ended before the tests' process did: in every second of these, it `died`."""
     with Sandbox(1, Limits(wall_s=60, load_s=30, test_s=20), cache_size=0) as sandbox:
@@ -82,6 +83,7 @@ def test_a_process_that_is_killed_and_slow_to_end_is_not_the_fault_of_the_progra
 FAULTS = ("wrong", "lost", "processes_left", "folders_left")
 
 
+@pytest.mark.slow
 def test_no_verdict_is_wrong_or_lost_while_processes_are_killed(repository, tmp_path):
     figures = storm(repository, tmp_path, programs=100, kills=4, every_s=0.5)
     assert {name: figures[name] for name in FAULTS} == dict.fromkeys(FAULTS, 0), figures["examples"]

@@ -7,8 +7,11 @@ import sys
 
 import pytest
 
+from orchestai.errors import InfrastructureError
 from orchestai.outcome import Unscorable
 from orchestai.sandbox import Program, Sandbox, levels
+from orchestai.sandbox.examples import passes_examples
+from orchestai.tasks.visible_examples import Example
 from support.sandbox.programs import ADD, ADD_TESTS
 
 _WHO = """
@@ -25,6 +28,7 @@ except UserError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="root alone can lack some of root's powers")
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv to give powers up")
 @pytest.mark.parametrize("power", ["sys_admin", "setuid", "setgid"])
@@ -50,3 +54,45 @@ def test_where_programs_cannot_be_isolated_they_alone_are_refused_until_somebody
         assert isinstance(report.outcome(), Unscorable)
     with pytest.warns(UserWarning, match="limits alone"), Sandbox(workers=1, strictness="process") as trusting:
         assert trusting.run(Program(ADD, ADD_TESTS)).success
+
+
+# The check against visible examples: equal values of equal types, and no verdict where none is possible.
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox(workers=2) as sandbox:
+        yield sandbox
+
+
+EXAMPLES = (Example(("'a b'",), "['a', 'b']"), Example(("''",), "[]"))
+
+
+@pytest.mark.parametrize(
+    ("code", "passes"),
+    [
+        ("def step(x):\n    return x.split()", True),
+        ("step = str.split", True),
+        ("from operator import itemgetter as step", False),
+        ("def step(x):\n    return tuple(x.split())", False),
+        ("def step(x):\n    return ['a', 'b']", False),
+        ("def other(x):\n    return x.split()", False),
+        ("def step(x:", False),
+    ],
+)
+async def test_visible_examples(sandbox, code, passes):
+    assert await passes_examples(sandbox, code, "step", EXAMPLES) is passes
+
+
+@pytest.mark.parametrize(("result", "passes"), [("1", False), ("True", True), ("[True]", False)])
+async def test_examples_compare_types_too(sandbox, result, passes):
+    """`1 == True` in Python, but not in an example."""
+    example = Example(("1",), result)
+    assert await passes_examples(sandbox, "def step(x):\n    return x == 1", "step", [example]) is passes
+
+
+async def test_examples_that_cannot_be_judged_are_no_verdict():
+    broken = Sandbox(workers=1)
+    broken.close()
+    with pytest.raises((InfrastructureError, RuntimeError)):
+        await passes_examples(broken, "def f(x): return x", "f", [Example(("1",), "1")])

@@ -69,17 +69,6 @@ def body():
     assert held >= 150
 
 
-def test_shared_memory_that_nobody_uses_counts():
-    held = _held("""
-def body():
-    global data
-    data = mmap.mmap(-1, 40 << 20)
-    for _ in range(40): data.write(bytes(1 << 20))
-    data.madvise(mmap.MADV_DONTNEED)
-""")
-    assert held >= 40
-
-
 def test_shared_memory_counts_whatever_it_is_called():
     held = _held("""
 def body():
@@ -129,17 +118,6 @@ def test_processes_that_want_to_run_weigh_as_one(balance, work, state, nice):
     with _children(4, work, state) as pids:
         balance(pids)
         assert _niceness(pids) == [nice] * 4
-
-
-def test_what_wants_more_cores_than_there_are_is_kept_on_one_with_its_watcher(balance):
-    """Niceness is seen to ten times a second: beside dozens of sessions, a neighbour was left 37 % of its speed."""
-    cores = os.sched_getaffinity(0)
-    with _children(len(cores), BUSY, "R") as pids:
-        balance(pids)
-        assert all(os.sched_getaffinity(pid) == cores for pid in (*pids, os.getpid()))
-    with _children(len(cores) + 1, BUSY, "R") as pids:
-        balance(pids)
-        assert len(set.union(*(os.sched_getaffinity(pid) for pid in (*pids, os.getpid())))) == 1
 
 
 @pytest.mark.skipif(not isinstance(find_namespaces(), Bubblewrap), reason=f"no namespaces: {find_namespaces()}")

@@ -31,21 +31,15 @@ def outcomes(report: Report) -> list[str]:
         (ADD, "ok", 4),
         ("def task_func(a, b):\n    return a + b if a < 50 else None\n", "ok", 3),
         ("def task_func(a, b)\n    return a + b\n", "syntax_error", 0),
-        ("def task_func(a, b):\n    return '\0'\n", "syntax_error", 0),
         ("I cannot do that.", "syntax_error", 0),
         ("import no_such_module\n" + ADD, "import_error", 0),
-        ("1 / 0\n" + ADD, "import_error", 0),
         ("import sys\nsys.exit(0)\n" + ADD, "import_error", 0),
-        ("", "no_entry_point", 0),
         ("task_func = 3", "no_entry_point", 0),
         ("import os\nos._exit(0)\n" + ADD, "died", 0),
         ("def task_func(a, b):\n    import os\n    os._exit(0)\n", "died", 0),
         ("def task_func(a, b):\n    raise SystemExit(0)\n", "ok", 0),
         ("def task_func(a, b):\n    if a == 5: import os; os.abort()\n    return a + b\n", "died", 3),
-        ("def task_func(a, b):\n    import ctypes; ctypes.string_at(0)\n", "died", 0),
-        ("def task_func(a, b):\n    for i in range(100000): print('spam' * 10)\n    return a + b\n", "ok", 4),
         ("import atexit, time\natexit.register(time.sleep, 3600)\n" + ADD, "ok", 4),
-        ("def filter(x): return x\ndef hash(x): return 1\n" + ADD, "ok", 4),
         ("def task_func(a, b):\n    return a + b + int(input())\n", "ok", 0),
     ],
 )
@@ -137,12 +131,6 @@ class TestAsync(unittest.IsolatedAsyncioTestCase):
 def test_no_tests_is_no_verdict(sandbox, tests):
     """An empty suite has no failures; a judge that pays for that can be gamed, and a zero would poison."""
     report = sandbox.run(Program(ADD, tests))
-    assert report.status == "broken"
-    assert isinstance(report.outcome(), Unscorable)
-
-
-def test_tests_that_cannot_be_loaded_are_not_the_programs_fault(sandbox):
-    report = sandbox.run(Program(ADD, "import no_such_module\n" + ADD_TESTS))
     assert report.status == "broken"
     assert isinstance(report.outcome(), Unscorable)
 
@@ -249,12 +237,6 @@ self.assertIs(r, random)
     assert sandbox.run(Program(code, tests, isolation="open")).success
 
 
-def test_modules_are_preloaded_once():
-    code = "import sys\ndef task_func():\n    return 'plistlib' in sys.modules"
-    with Sandbox(workers=1, preload=["plistlib"]) as loaded:
-        assert loaded.run(Program(code, case("self.assertTrue(task_func())"))).success
-
-
 def test_a_module_that_cannot_be_preloaded_is_named():
     with pytest.raises(UserError, match=r"no_such_module.*sandbox\.preload"), Sandbox(preload=["no_such_module"]):
         pass
@@ -278,13 +260,6 @@ def task_func(n):
         assert large.wall_s > small.wall_s > 0
         assert report.cpu_s > 0
         assert 40 < report.peak_mb < 100
-
-
-def test_what_a_test_prints_is_cut(sandbox: Sandbox) -> None:
-    code = "def task_func(n):\n    print('x' * n)\n    return n"
-    tests = "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(task_func(9**7), 9**7)"
-    (test,) = sandbox.run(Program(code, tests)).tests
-    assert (test.outcome, test.output) == ("passed", "x" * 2000)
 
 
 @pytest.mark.parametrize(("processes", "passed"), [(16, 0), (64, 1)])

@@ -22,6 +22,7 @@ def columns():
     yield pandas.Categorical(["a", None] * (N // 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", columns(), ids=lambda column: str(getattr(column, "dtype", "list")))
 def test_large_columns_cross_unchanged_and_in_time(column):
     table = pandas.DataFrame({"column": column, "row": range(N)})

@@ -1,7 +1,5 @@
 """One process runs the tests of many programs: which tests may, and that no program gains or loses by it."""
 
-import os
-import subprocess
 import sys
 import time
 
@@ -91,10 +89,6 @@ def test_tests_of_values_are_self_contained(body):
 )
 def test_tests_that_can_leave_or_find_something_are_not(body):
     assert not is_self_contained(case(body), "task_func")
-
-
-def test_cases_with_an_event_loop_are_not_self_contained():
-    assert not is_self_contained(case("task_func()").replace("TestCase)", "IsolatedAsyncioTestCase)"), "task_func")
 
 
 @namespaces
@@ -193,53 +187,3 @@ def test_a_program_is_charged_for_its_own_tests_alone(sandbox):
     dear = sandbox.run(Program(ADD, heavy))
     assert all(report.cpu_s < dear.cpu_s / 2 for report in light)
     assert waiting_processes(sandbox) == kept
-
-
-@namespaces
-def test_what_tests_leave_to_the_garbage_collector_ends_with_them(sandbox):
-    body = """
-def later(box):
-    try: yield
-    finally: print('late')
-box = []
-box.append(later(box))
-next(box[0])
-task_func(1, 2)
-"""
-    kept = waiting_processes(sandbox)
-    run_on_all_slots(sandbox, Program(ADD, case(body)))
-    for _ in range(SLOTS):
-        report = sandbox.run(Program(ADD, case("self.assertEqual(len([[task_func] for _ in range(5000)]), 5000)")))
-        assert (report.success, report.tests[0].output) == (True, "")
-    assert waiting_processes(sandbox) == kept
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="the kernel does not count how long it waits")
-def test_time_without_a_core_counts_only_for_the_program_that_waited():
-    script = """
-import os, signal, subprocess, sys
-from orchestai.sandbox.inside.jail import processes
-os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
-child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-at_first = processes.Schedule({}, 0.0, 0.0)
-while processes.waited_s([child.pid], at_first, processes.schedule([child.pid])) < 0.05: pass
-os.kill(child.pid, signal.SIGSTOP)
-os.waitpid(child.pid, os.WUNTRACED)
-stopped = processes.schedule([child.pid])
-print(processes.waited_s([child.pid], stopped, processes.schedule([child.pid])))
-child.kill()
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    assert float(done.stdout) == 0
-
-
-def test_a_candidate_that_rehearsed_is_as_good_as_new():
-    code = """
-import sys
-streams = sys.stdout is sys.__stdout__, sys.stderr is sys.__stderr__
-def task_func(): return streams
-"""
-    with Sandbox(workers=1, strictness="process") as sandbox:
-        tests = case("self.assertEqual(task_func(), (True, True))")
-        report = sandbox.run(Program(code, tests, isolation="open"))
-    assert report.success, report

@@ -146,6 +146,7 @@ def test_nothing_that_a_program_can_read_holds_answers_tests_or_recordings(secre
     assert counts["archives"] > 0
 
 
+@pytest.mark.slow
 def test_the_search_finds_what_lies_open(
     secrets: dict[str, list[str]], composition: list[Task], repository: Path, tmp_path: Path
 ) -> None:
@@ -233,18 +234,6 @@ print(" ".join(listed()))
         parts = {part.partition("/")[0] for _, parts in sandbox.packages.parts for part in parts}
     assert "numpy" in parts
     assert set(report.tests[0].output.split()) == parts
-
-
-@in_namespaces
-def test_the_server_may_write_while_it_preloads_and_programs_see_nothing_of_it() -> None:
-    """Matplotlib wants a folder for its caches, and did not import without one: no preset for BigCodeBench started."""
-    code = """
-import os, matplotlib.pyplot
-def task_func(): return os.listdir("/sandbox"), matplotlib.pyplot.get_backend().lower()
-"""
-    with Sandbox(workers=1, strictness="strict", preload=["matplotlib.pyplot"]) as sandbox:
-        report = sandbox.run(Program(code, case("self.assertEqual(task_func(), ([], 'agg'))")))
-    assert report.success, report
 
 
 @in_namespaces
@@ -337,16 +326,3 @@ def test_a_folder_that_packages_share_is_not_shown_whole(site_folder: Path) -> N
     install(site_folder, "answers", {"shared/answers/data.jsonl": "", "shared/both/answers.jsonl": ""})
     install(site_folder, "user", {"user.py": ""}, ["shared-one"])
     assert shown("user") == {"user.py", "shared/one/code.py", "shared/both/one.py", "shared/one.py"}
-
-
-def test_a_package_without_a_record_shows_what_its_metadata_names(site_folder: Path) -> None:
-    install(site_folder, "plain", {"plain/__init__.py": "", "_plain.py": ""}, record=False)
-    (site_folder / "plain.libs").mkdir()
-    (site_folder / "answers").mkdir()
-    assert shown("plain") == {"plain", "plain.libs", "_plain.py"}
-
-
-def test_a_module_of_no_installed_package_is_named(site_folder: Path) -> None:
-    with pytest.raises(UserError, match=r"'my_folder'.*editable installs.*sandbox\.packages"):
-        find_packages(["my_folder"])
-    assert find_packages(["json"]).modules == frozenset()

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 import orchestai
-from orchestai.sandbox import Program, Sandbox
 from orchestai.sandbox.inside.warm_up import _USES, use_library
-from support.sandbox.programs import case
 
 SCRIPT = """
 import importlib, json, os, random, sys, threading, warnings
@@ -51,17 +49,6 @@ def test_nothing_is_left_but_what_libraries_remember(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [True, 1, True]
-
-
-def test_programs_inherit_what_libraries_import_late():
-    pytest.importorskip("pandas")
-    code = "import sys\nbefore = len(sys.modules)\nimport pandas\ndef task_func():\n"
-    code += (
-        "    text = pandas.DataFrame({'a': [1]}).groupby('a').size().to_csv()\n    return len(sys.modules) - before\n"
-    )
-    with Sandbox(workers=1, preload=["pandas"], strictness="process") as sandbox:
-        report = sandbox.run(Program(code, case("self.assertEqual(task_func(), 0)")))
-    assert report.success, report
 
 
 def test_random_numbers_that_a_library_has_not_yet_begun_to_draw_stay_random():

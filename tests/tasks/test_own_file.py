@@ -1,12 +1,14 @@
 """Tasks of the user's own come from JSONL, CSV and Parquet alike, and what is wrong is named with its place."""
 
+from __future__ import annotations
+
 import json
 
 import pytest
 from pyarrow import Table, parquet
 
-from orchestai.config import TasksConfig, load_config
-from orchestai.tasks.splits import open_splits
+from orchestai.config import TasksConfig
+from orchestai.tasks.asked_task import asked_task
 from orchestai.tasks.suites import open_suite
 
 ROWS = [
@@ -54,10 +56,55 @@ def test_fields_have_their_own_names_unless_mapped_and_a_tasks_scorer_stands(tmp
     assert (second.entry_point, second.parameters, second.split) == ("double", ("n",), "test")
 
 
-def test_a_configuration_names_the_file_beside_it(tmp_path):
-    write(tmp_path / "trips.csv")
-    pool = "workers: {pool: {calculator: {kind: tool, tool: calculator, card: Adds.}}}\n"
-    settings = f"tasks: {{suite: file, path: trips.csv, columns: {json.dumps(COLUMNS)}, scorer: numeric}}\n"
-    (tmp_path / "config.yaml").write_text(pool + settings)
-    whole = open_splits(load_config(tmp_path / "config.yaml").tasks).whole
-    assert [task.scorer for task in whole] == ["numeric", "numeric"]
+# What is asked says whether the answer is a program or a text, and what its function is called.
+
+
+PROGRAMS = (
+    "Write a function that reverses a string.",
+    "Could you please write me a small Python function for prime numbers?",
+    "I need a function, and a fast one, that merges two lists",
+    "def slug(text):",
+    "Sort the list, so that task_func([3, 1]) == [1, 3]",
+    "Implement quicksort",
+    "Schreibe eine Funktion, die eine Liste sortiert",
+    "Kannst du mir ein Programm schreiben, das Primzahlen ausgibt?",
+    "Create a class Stack with push and pop",
+)
+TEXTS = (
+    "What is 12 * 7?",
+    "Sort these numbers: 5, 3, 9",
+    "How do I write a function that reverses a list?",
+    "Explain what this prints: def f(x): return x",
+    "Write a SQL query that lists all customers",
+    "Write a function in JavaScript that reverses a string",
+    "Write a training program for beginners",
+    "Write an essay on the function of art",
+    "Was macht die Funktion sorted in Python?",
+    "Gib mir ein Programm für das Wochenende",
+    "Remove the file(s) that are named core",
+)
+
+
+@pytest.mark.parametrize(("words", "program"), [*((w, True) for w in PROGRAMS), *((w, False) for w in TEXTS)])
+def test_a_program_is_written_only_where_one_is_asked_for(words: str, program: bool) -> None:
+    assert asked_task(words, None, TasksConfig()).wants_program is program
+    assert asked_task(words, "text", TasksConfig()).wants_program is False
+    assert asked_task(words, None, TasksConfig(answer="program", suite="gsm8k")).wants_program is True
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "parameters"),
+    [
+        ("def slug(text: str, sep='-') -> str:", "slug", ("text", "sep")),
+        ("Write a function called slugify that turns a title into a slug", "slugify", ("text",)),
+        ("Count the words. Use the name count_words(text).", "count_words", ("text",)),
+        ("Schreibe eine Funktion namens quadrat", "quadrat", ("x",)),
+        ("Write the function.\n>>> double(3)\n6", "double", ("a",)),
+        ("Write a function that checks whether a number is prime", "is_prime", ("number",)),
+        ("Write a function that adds two numbers", "add_two_numbers", ("first", "second")),
+        ("Write a function called with a list", "task_func", ("items",)),
+    ],
+)
+def test_a_function_keeps_its_name(words: str, name: str, parameters: tuple[str, ...]) -> None:
+    task = asked_task(words, None, TasksConfig())
+    assert (task.entry_point, task.parameters) == (name, parameters)

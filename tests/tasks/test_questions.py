@@ -46,15 +46,6 @@ def test_triviaqa_of_its_authors(tmp_path):
     assert task.answers == ("sunset blvd", "sunset boulevard", "Sunset Blvd.")
 
 
-def test_triviaqa_in_the_hubs_form(tmp_path):
-    names = {"Aliases": "aliases", "NormalizedAliases": "normalized_aliases", "Value": "value"}
-    answer = {new: TRIVIA_ANSWER[old] for old, new in names.items()}
-    row = {"question": "Which street?", "question_id": "tc_33", "question_source": "", "answer": answer}
-    (task,) = _load(tmp_path, "triviaqa", json.dumps(row), "train")
-    assert (task.task_id, task.split) == ("triviaqa/tc_33", "train")
-    assert task.answers == ("sunset blvd", "sunset boulevard")
-
-
 def test_hotpotqa_of_its_authors_and_of_the_hub_are_the_same(tmp_path):
     (task,) = _load(tmp_path, "hotpotqa", json.dumps([HOTPOT]))
     columns = HOTPOT | {

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from random import Random
 
 import pytest
 
-from orchestai.config import TasksConfig, load_config
+from orchestai.config import TasksConfig
 from orchestai.errors import UserError
-from orchestai.tasks.splits import NOTHING_SEEN, PARTS, SeenTasks, TaskSplits, divide, open_splits, task_hash
+from orchestai.tasks.splits import NOTHING_SEEN, PARTS, SeenTasks, TaskSplits, divide, task_hash
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
 
@@ -74,16 +73,6 @@ def test_splits_of_a_suite_stand_and_what_is_missing_is_taken_from_what_is_learn
     assert longer.test == own["longer"]
     with pytest.raises(UserError, match="no split 'trian'; it has train, validation, test, longer"):
         TaskSplits(suite, TasksConfig(split="trian"))
-
-
-def test_the_tasks_that_test_the_demo_are_in_no_other_part(repository: Path) -> None:
-    """What `collect` and phase 2 draw from, in the demo's configuration."""
-    config = load_config(repository / "config.yaml")
-    splits = open_splits(config.tasks)
-    drawn = {task_hash(task.instruction) for task in [*splits.train, *splits.validation]}
-    assert (len(splits.train), len(splits.validation), len(splits.test)) == (2400, 240, 300)
-    assert {task.split for task in splits.test} == {"test"}
-    assert drawn.isdisjoint(task_hash(task.instruction) for task in splits.test)
 
 
 def test_what_weights_have_seen_adds_up_over_phases_and_survives_a_file() -> None:

@@ -7,7 +7,6 @@ import torch
 
 from orchestai.config import PlannerConfig
 from orchestai.planner.base import Plan
-from orchestai.planner.plan_metrics import is_right
 from orchestai.planner.slots.confidence import FEWEST
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.tasks.instructions import load
@@ -69,12 +68,9 @@ def workflow(*words: str) -> Workflow:
     ("words", "right"),
     [
         (("reverse it", "the length"), True),
-        (("the text: reverse it", "the length"), True),
         (("reverse it", "is the length (of the reversed one)"), True),
-        (("reverse it", "length"), True),
         (("reverse it", "I need to know then"), False),
         (("reverse it", "all I need to know then is the length (of the reversed one)"), False),
-        (("reverse it",), False),
         (("reverse it, and all I need to know then is the length",), False),
     ],
 )
@@ -84,17 +80,3 @@ def test_more_or_fewer_words_around_a_step_are_another_reading_of_it(
     plan = Plan(workflow(*words), True, decisions=Decisions.__new__(Decisions))
     ((_, _, judged),) = judge_plans(planner, [INSTRUCTION], [plan], [workflow("reverse it", "the length")])
     assert judged is right
-
-
-def test_where_steps_may_share_words_more_of_them_may_be_another_step() -> None:
-    torch.manual_seed(0)
-    config = PlannerConfig(d_model=16, num_layers=1, num_heads=2, any_length=False, overlapping_spans=True)
-    planner = PlannerModel(config, [WorkerCard("one", "Does it.", 0.0, "tool")]).eval()
-    reference, wider = (
-        workflow("reverse it", "the length"),
-        workflow("reverse it", "is the length (of the reversed one)"),
-    )
-    plans = [Plan(one, True, decisions=Decisions.__new__(Decisions)) for one in (reference, wider)]
-    judged = judge_plans(planner, [INSTRUCTION] * 2, plans, [reference] * 2)
-    assert [right for *_, right in judged] == [True, False]
-    assert [is_right(plan.workflow, reference) for plan in plans] == [True, False], "as it is measured"

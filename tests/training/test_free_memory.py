@@ -46,11 +46,6 @@ def test_a_job_within_limits_of_others_may_take_what_the_tightest_leaves(tmp_pat
     assert free(tmp_path, "0::/slurm/job_7/step_0\n", files) == 6
 
 
-def test_so_may_one_under_the_first_version_of_control_groups_that_sees_the_name_of_the_host_s_group(tmp_path):
-    files = {"memory/memory.limit_in_bytes": 8 * GIB, "memory/memory.usage_in_bytes": 9 * GIB}
-    assert free(tmp_path, "11:memory:/docker/4f2a\n4:cpu,cpuacct:/docker/4f2a\n", files) == 0
-
-
 def test_without_a_limit_what_is_available_counts(tmp_path):
     assert free(tmp_path, "0::/\n", {"memory.max": "max", "memory.current": 3 * GIB}) == 200
     assert free_bytes(tmp_path / "none", tmp_path) == 200 * GIB

@@ -24,7 +24,7 @@ EVERY = [
     pytest.mark.skipif(os.environ.get("LAYOUTS") != "all", reason="takes minutes; run LAYOUTS=all make test-slow"),
 ]
 LAYOUTS = [
-    pytest.param("fsdp", ["GRPO"], 0.5, id="fsdp, briefly"),
+    pytest.param("fsdp", ["GRPO"], 0.5, id="fsdp, briefly", marks=pytest.mark.slow),
     *(
         pytest.param(name, list(RUNS), share, id=name, marks=EVERY)
         for name, share in {
@@ -103,6 +103,7 @@ def test_the_others_end_where_one_dies_or_hangs(tmp_path, repository, layout, ki
         assert "training.timeout_s" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.distributed
 def test_a_process_says_who_it_waited_for_when_another_is_killed(tmp_path, repository):
     """Without a launcher, which would end it first: process 1 is killed, and process 0 says in what it waited."""

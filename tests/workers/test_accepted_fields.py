@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestai.errors import InfrastructureError
 from orchestai.tasks.dialogue import fold_messages
 from orchestai.workers.api_faults import PassingError, RefusedRequestError, fault_of_status
 from orchestai.workers.openai_api import AcceptedFields
+from orchestai.workers.openai_replies import ReplyReader, read_usage
 
 BODY: dict[str, Any] = {
     "model": "m",
@@ -32,12 +36,9 @@ LEFT_OUT = {
         message("Unsupported parameter: 'seed' is not supported with this model.", param="seed"),
         message("Unrecognized request argument supplied: seed"),
         message("property 'seed' is unsupported"),
-        message("The field seed is not allowed here"),
         message("litellm.UnsupportedParamsError: bedrock does not support parameters: {'seed': 1}, for model=m"),
-        message('json: unknown field "seed"'),
     ],
     "stream_options": [
-        message("stream_options is not permitted"),
         message("Unknown parameter: 'stream_options'.", param="stream_options"),
         message("The 'stream_options' parameter is only allowed when 'stream' is enabled"),
     ],
@@ -59,13 +60,11 @@ RENAMED = [
 FOLDED = {
     "has_system": [
         "this model has no system role",
-        "System role not supported",
         "Unexpected role: 'system'. role system",
     ],
     "alternates": [
         "roles must alternate between user and assistant",
         "Conversation roles must alternate user/assistant/user/assistant/...",
-        "messages: roles must not be the same in consecutive messages",
         "The first message must have the user role",
     ],
 }
@@ -156,13 +155,10 @@ def test_the_configuration_adds_renames_and_leaves_out() -> None:
     ("speakers", "wanted"),
     [
         ("su", "u"),
-        ("sus", "u"),
         ("uu", "u"),
-        ("au", "u"),
         ("sauau", "uauau"),
         ("suaau", "uau"),
         ("s", "u"),
-        ("a", "u"),
     ],
 )
 def test_folded_messages_alternate_and_lose_nothing(speakers: str, wanted: str) -> None:
@@ -171,3 +167,41 @@ def test_folded_messages_alternate_and_lose_nothing(speakers: str, wanted: str) 
     folded = fold_messages(given, has_system=False, alternates=True)
     assert "".join(one["role"][0] for one in folded) == wanted
     assert all(f"words{place}" in "".join(one["content"] for one in folded) for place in range(len(speakers)))
+
+
+# Replies of servers: `server_replies.jsonl` has their bodies, what is read of them (null: a fault), and what OpenAI's
+# client reads (text and calls, or its error).
+
+
+CASES = [json.loads(line) for line in Path(__file__).with_name("server_replies.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
+def test_every_field_is_read_as_far_as_it_can_be_and_what_is_no_reply_is_a_fault(case: dict, size: int) -> None:
+    body, wanted = case["body"].encode("utf-8", "surrogatepass"), case["reads"]
+    heard: list[str] = []
+    reader = ReplyReader(heard.append)
+
+    def read():  # type: ignore[no-untyped-def]
+        for place in range(0, len(body), size):
+            reader.feed(body[place : place + size])
+        return reader.finish()
+
+    if wanted is None:
+        with pytest.raises(InfrastructureError):
+            read()
+        return
+    reply = read()
+    assert reply.text == "".join(heard) == wanted["text"]
+    assert [[call.name, call.arguments] for call in reply.tool_calls] == wanted["calls"]
+    if wanted["usage"] is not None:
+        assert [reply.prompt_tokens, reply.completion_tokens] == wanted["usage"]
+
+
+@pytest.mark.parametrize(
+    "figure", [-1, True, "n/a", "", None, [], {}, 1e12, float("nan"), float("inf"), "1e400", "-3"], ids=repr
+)
+def test_what_is_no_number_of_tokens_is_not_believed(figure: object) -> None:
+    assert read_usage({"prompt_tokens": figure, "completion_tokens": figure})[:2] == (None, None)
+    assert read_usage({"prompt_tokens": 20, "completion_tokens": 9, "total_tokens": figure}) == (20, 9, False)

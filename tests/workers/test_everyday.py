@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestai.config import FIRST_POOL, load_config
-from orchestai.workers.base import Request, Signature, WorkerCard, WorkerError
+from orchestai.workers.base import Request, WorkerCard, WorkerError
 from orchestai.workers.pool import worker_cards
 from orchestai.workers.tools.everyday import answer
 from orchestai.workers.tools.everyday.evaluator import _Evaluator
@@ -19,80 +19,55 @@ from orchestai.workers.tools.everyday.texts import _CHANGES
 
 ANSWERED = """
 What is 12 * 7? => 84
-three times seventeen plus 4 => 55
 how much is 15% of 80 => 12
-What is 20% off 50? => 40
-0.1 + 0.2 => 0.3
 1/3 => 0.3333333333
 What is 1000 divided by 16, rounded to the nearest whole number? => 63
 How much is $12.50 plus $3.75? => $16.25
-20 is what percent of 80? => 25%
 Is 91 a prime number? => No
 was ist die Hälfte von 90 => 45
 12 Euro 50 plus 3,75 => 16,25 Euro
-Kannst du mir sagen, wie viel 45 minus 17 ist? => 28
 Ziehe 5 von 20 ab => 15
-1.250 Euro + 750 Euro => 2000 Euro
 Wieviel Prozent von 250 sind 75? => 30%
-how many km are 26.2 miles => 42.1648 km
-72 °F in Celsius => 22.2222 °C
 what's -40 C in F => -40 °F
-How many hours are there in a week? => 168 hours
 3/4 cup in ml => 177.441 ml (US)
 How many centimeters is 6 foot 2? => 187.96 centimeters
 How tall is 180 cm in feet and inches? => 5 feet 10.8661 inches
-Wie viele Gramm sind 3 Pfund? => 1500 Gramm
 anderthalb Stunden in Minuten => 90 Minuten
 Rechne 10 Zoll in cm um => 25,4 cm
 what day of the week is 3 March 2027 => Wednesday
 how many days until Christmas => 26 days
 date 45 days after 2026-12-24 => 2027-02-07
 How many days are there between 1 March and 24 December 2026? => 298 days
-Wie viele Tage liegen zwischen dem 3. Mai und dem 10. Juni 2026? => 38 Tage
 when is Easter 2027? => Sunday, 28 March 2027
 How many days until Thanksgiving? => 361 days
-How many weeks until New Year's Eve? => 4 weeks and 4 days
 is 2028 a leap year? => Yes
 last Sunday => Sunday, 22 November 2026
-Welcher Wochentag war der 9. November 1989? => Donnerstag
 Wie viele Tage liegen zwischen dem 1. Januar 2026 und dem 1. März 2026? => 59 Tage
 Welches Datum ist in 3 Wochen? => Sonntag, 20. Dezember 2026
 Wie spät ist es? => 14:05
-reverse the text: lantern => nretnal
 write 'hello world' in capitals => HELLO WORLD
 how many words are in: I came, I saw => 4
-count the vowels in "education" => 5
 count the letter s in mississippi => 4
 count vowels and consonants in "hello" => 2 and 3
 How many r's are in strawberry? => 3
 replace a with o in banana => bonono
-Is racecar a palindrome? => Yes
 what is the third letter of the word planet => a
-Schreibe das Wort Straße rückwärts => eßartS
 Mach aus "guten tag" Großbuchstaben => GUTEN TAG
 Wie oft kommt der Buchstabe s in Mississippi vor? => 4
-sort these numbers: 5, 3, 11 => 3, 5, 11
 Order these names alphabetically: Zoe, Ádám, Mia => Ádám, Mia, Zoe
 sort 3.5, 2.25 and 10 from high to low => 10, 3.5, 2.25
 What's the largest of 3 km, 500 m and 2 miles? => 2 miles
-sum of 4, 8 and 15 => 27
-remove duplicates from a, b, a => a, b
 A pair of shoes costs 80 dollars and is 15% off. What do I pay? => 68 dollars
 Split a 90 dollar bill between 4 people => 22.50 dollar
 I bought 3 notebooks at $2.50 each. How much did I spend? => $7.50
 3 apples cost 6 euros. How much does one cost? => 2 euros
-Ein Pullover kostet 60 Euro und ist um 25 % reduziert. Was kostet er jetzt? => 45 Euro
 Fünf Brötchen kosten 2 Euro. Was kostet ein Brötchen? => 0,40 Euro
-How much do I save if a 120 euro coat is 30% off? => 36 euro
 The train leaves at 14:35 and arrives at 18:05. How long is the ride? => 3 hours and 30 minutes
 Order the following from longest to shortest: fig, banana, kiwi => banana, kiwi, fig
-Which of these numbers is the largest: 12, 99, 45, 3? => 99
 4 Personen teilen sich eine Rechnung von 90 Euro. Wie viel zahlt jeder? => 22,50 Euro
 How much time is there between 9:15 and 17:40? => 8 hours and 25 minutes
-Wie spät ist es 45 Minuten nach 10:30 Uhr? => 11:15
 What is 1994 in Roman numerals? => MCMXCIV
 What number is the Roman numeral XLII? => 42
-List all prime numbers below 30 => 2, 3, 5, 7, 11, 13, 17, 19, 23, 29
 Zähle von 1 bis 5 => 1, 2, 3, 4, 5
 What are the prime factors of 84? => 2 × 2 × 3 × 7
 List the unique numbers in 3,1,3,2,1 => 3, 1, 2
@@ -100,36 +75,27 @@ Sort 9, 2, 14, 7 from high to low and give me the first two => 14, 9
 Welche dieser Zahlen sind größer als 10: 4, 15, 22, 7 => 15, 22
 Extract the email addresses from: write to ann@example.org or bob@mail.com by Friday => ann@example.org, bob@mail.com
 average of 3, 4 and 8 => 5
-Sortiere Birne, Apfel und Kirsche alphabetisch => Apfel, Birne, Kirsche
 Berechne den Mittelwert von 3,5 und 4,5 => 4
 reverse the word stone, then write it in capitals => ENOTS
-If I have 5 apples and eat 2, how many are left? => 3
 Anna hat 5 Äpfel und isst 2. Wie viele bleiben übrig? => 3
 A jacket costs 80 €. First 15 % off, then 19 % tax is added. What is the final price? => €80.92
-If 3 pens cost 4.50 dollars, how much do 7 pens cost? => 10.50 dollars
 If I drive 240 km in 3 hours, what is my average speed? => 80 km/h
 Wie groß ist die Fläche eines Rechtecks mit 3 m und 7 m? => 21 m²
 What's 350 F in C, to the nearest ten? => 180 °C
-What is the sum of 1,5 and 2,5? => 4
 What day of the week will it be 100 days after a Wednesday? => Friday
 A film starts at 20:15 and lasts 2 hours 25 minutes. When does it end? => 22:40
-The meeting ended at 4:10 pm and lasted 95 minutes. When did it start? => 2:35 pm
 When is the first Monday of May 2027? => Monday, 3 May 2027
 capitalize the sentence: hello there. how are you => Hello there. How are you
 How many sentences: Dr. Smith came home. He was tired. => 2
-count the word the in 'the cat sat on the mat near the door' => 3
 remove all vowels from "concentration" and tell me how many letters are left => 8
 turn "Hello World" into snake case => hello_world
 From 3, 8, 12, 15, 22 keep the even ones and give me their average => 14
 Sortiere 4, 19, 7, 12 absteigend und nenne die Summe der ersten beiden => 31
 remove duplicates and sort: kiwi, apple, kiwi, banana => apple, banana, kiwi
 what is the second largest of 5, 12, 9 and 7 => 9
-add 5 and 7, then multiply the result by 2 => 24
 add 5 and 7, then divide by 3, then double that number => 8
 I'm 5 foot 9. What is that in centimetres? => 175.26 centimetres
 Split a bill of 90 dollars between four people, with a tip of 10 percent => 24.75 dollars
-I make 2400 a month and spend 35 % on rent. How much is rent? => 840
-A box holds 12 eggs. How many eggs are in 8 boxes? => 96
 How many letters are in strawberry? And how many r's? => 10 and 3
 How many words are in 'so far so good'? And how many letters does it have? => 4 and 11
 Count the words in 'the cat and the dog', ignoring duplicates => 4
@@ -139,12 +105,8 @@ reverse the word stone, then drop the last letter => enot
 what weekday is Christmas next year => Saturday
 In einer Klasse sind 28 Schüler, ein Viertel fehlt. Wie viele sind da? => 21
 what is 15 precent of 60 => 9
-Wie viele Woerter hat 'es war einmal'? => 3
 double each of 1, 2, 3 => 2, 4, 6
-write 'stone' without the last letter => ston
-Take 15, double it and subtract 4 => 26
 find the date 45 days after 2026-12-24, then tell me what weekday it is => Sunday
-Drehe das Wort Stein um und schreibe es dann in Großbuchstaben => NIETS
 """
 DECLINED = """
 I have 5 apples and buy 3 oranges. How many apples do I have?
@@ -152,34 +114,24 @@ I have 20 euros. How much do I save?
 Translate good morning into French
 write a poem about 12 cats
 Who won the 1998 world cup?
-book me a table for 3 at 7pm
-What comes next: 2, 4, 8, 16?
 Reverse the word stone and translate it into French
 reverse a linked list in Python
 how many letters are in the alphabet
-how long is Titanic
 How many people live in Berlin, Hamburg and Munich?
 which is longer, the Nile or the Amazon?
 count the words in: the cat and the dog, ignoring duplicates
 I ran 5 km twice. How many miles is that?
 A box holds 12 eggs. How many boxes do 60 eggs need?
-order pizza, pasta and salad
-sort my photos by date, size and name
 how much is 100 dollars in euros
 what happened on 9 November 1989
 what time is it in Tokyo
-What do apples cost?
 What is the internet?
-list all capitals of Europe
 What is 5?
 divide 5 by 0
 2 ^ 9 ^ 9 ^ 9
 write it in capitals
 what can you do about climate change
 Übersetze guten Morgen ins Französische
-Schreibe ein Gedicht über 12 Katzen
-Wie lang ist der Rhein?
-Sortiere den Müll, bitte
 Erinnere mich in 3 Tagen an die Rechnung
 """
 POOL = (WorkerCard("sums", "adds numbers", 0.0, "tool"),)
@@ -207,25 +159,12 @@ def test_what_needs_more_is_declined(words: str) -> None:
     assert ask(words) is None
 
 
-def test_long_prose_is_declined_unless_something_is_asked_of_it() -> None:
-    prose = "On 3 March 2027 the 12 members met, then sorted 5, 3 and 11 letters. " * 80
-    assert ask(prose) is None
-    assert ask(f"How many words are in this text?\n\n{prose}") == str(80 * 15)
-    assert ask(f"How many characters does '{prose}' have?") == str(len(prose))
-
-
 def test_a_step_works_on_what_the_steps_before_gave() -> None:
     assert ask("then write it in capitals", "enots") == "ENOTS"
     assert ask("double the result", "16.25 km") == "32.5 km"
     assert ask("und sortiere sie absteigend", "3, 11, 5") == "11, 5, 3"
     assert ask("add them up", "4", "8") == "12"
     assert ask("write it in capitals", "one", "two") is None, "which of them?"
-
-
-def test_a_chain_is_for_the_tool_of_its_last_clause() -> None:
-    words = "count the words in: a b c, then double it"
-    assert ask(words, domains=("texts",)) is None
-    assert ask(words, domains=("arithmetic",)) == "6"
 
 
 def test_questions_about_the_program_are_answered_from_its_pool() -> None:
@@ -241,11 +180,6 @@ def test_questions_about_the_program_are_answered_from_its_pool() -> None:
         assert "orchestai init --server" in said
     for words in ("who are you?", "Wer bist du?", "which version are you"):
         assert "OrchestAI" in (ask(words) or "")
-
-
-def test_a_function_is_not_answered_in_words() -> None:
-    with pytest.raises(WorkerError):
-        answer(Request("add 5 and 7", Signature("f", ("x",))), "arithmetic")
 
 
 @pytest.mark.parametrize("code", ["en", "de"])

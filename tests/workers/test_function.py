@@ -128,3 +128,23 @@ async def test_a_kind_registered_in_python(sandbox: Sandbox) -> None:
         assert (await pool.answer("e", Request("hi"))).text == "hi!"
         assert (await pool.answer("t", Request("hi"))).cost_usd == 0.5
         assert pool.worst_case("t", Request("hi")).cost_usd == 1.0
+
+
+# Kinds of workers: what each is to planners, and what is said of one that nobody knows.
+
+
+def pool_of(**workers: dict[str, Any]) -> WorkersConfig:
+    models = {"m": {"kind": "openai_api", "name": "m", "base_url": "http://127.0.0.1:9/v1"}}
+    return WorkersConfig(models=models, pool=workers, cache_dir=None)
+
+
+def test_planners_know_of_a_kind_whether_it_asks_a_language_model() -> None:
+    """The one bit of a card that weights have learned from; more kinds must not change what it means."""
+    config = pool_of(
+        asked={"kind": "model", "model": "m", "card": "c", "price_per_mtok_in_usd": 1.0},
+        sums={"kind": "tool", "tool": "calculator", "card": "c", "price_per_call_usd": 0.5},
+    )
+    assert [(card.kind, card.price_usd) for card in worker_cards(config)] == [
+        ("model", pytest.approx(150e-6)),
+        ("tool", 0.5),
+    ]

@@ -13,7 +13,7 @@ from orchestai.lm import local_models
 from orchestai.lm.text_generation import Decoder
 from orchestai.workers.generation import Prompt, SamplingParams
 from orchestai.workers.huggingface import HuggingFaceGenerator
-from support.models.language_model import save_tiny_model, tiny_tokenizer
+from support.models.language_model import save_tiny_model
 
 PARAMS = SamplingParams(temperature=0.7, max_new_tokens=12)
 PROMPTS = [Prompt((("user", f"question {i}"),), prefill="def f") for i in range(6)]
@@ -54,37 +54,6 @@ async def test_waiting_requests_share_batches_and_keep_their_answers(
     assert [(await ask(model, [prompt]))[0] for prompt in PROMPTS] == together
     assert await ask(model, PROMPTS, sample=1) != together
     await model.close()
-
-
-async def test_requests_that_share_worked_examples_are_batched_together(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A long prefix in a batch would pad every row without it."""
-    batches: list[list[str]] = []
-    decode = Decoder.decode
-
-    def noting(self, rows, finished, cancelled):  # type: ignore[no-untyped-def]
-        batches.append([tiny_tokenizer().decode(row.prompt) for row in rows])
-        decode(self, rows, finished, cancelled)
-
-    monkeypatch.setattr(Decoder, "decode", noting)
-    model = generator(folder, batch_size=8)
-    shots = (("user", "worked"), ("assistant", "example"))
-    await ask(model, [Prompt((*(shots if i % 2 else ()), ("user", f"question {i}"))) for i in range(6)])
-    await model.close()
-    assert [len(batch) for batch in batches] == [3, 3]
-    assert [["worked" in prompt for prompt in batch] for batch in batches] == [[False] * 3, [True] * 3]
-    assert all(f"question {i}" in batches[i % 2][i // 2] for i in range(6))
-
-
-async def test_closing_cancels_what_is_running(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Decoder, "_report", lambda self, active, rows, began, finished: list(range(len(active))))
-    model = generator(folder)
-    running = asyncio.ensure_future(model.generate(PROMPTS[0], SamplingParams(), 0))
-    await asyncio.sleep(0.3)
-    await asyncio.wait_for(model.close(), timeout=10)
-    with pytest.raises(asyncio.CancelledError):
-        await running
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from orchestai.config import WorkersConfig
 from orchestai.errors import InfrastructureError, UnbilledError
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.visible_examples import Example
-from orchestai.workers.base import Request, Signature, TextCompletion, WorkerCard, WorkerError
+from orchestai.workers.base import Request, Signature, TextCompletion, WorkerCard
 from orchestai.workers.generation import Prompt, SamplingParams
 from orchestai.workers.model_worker import ModelWorker
 from orchestai.workers.pool import WorkerPool
@@ -142,18 +142,6 @@ async def test_a_recorded_run_is_replayed_without_the_model(folder: Path, sandbo
         with pytest.raises(InfrastructureError, match="no recording of"):
             await pool.answer("once", Request("something else", DOUBLE.signature))
     assert replayed == [answer.model_copy(update={"source": "recording"}) for answer in made]
-
-
-async def test_cards_describe_workers_and_tools_share_the_pool(folder: Path, sandbox: Sandbox) -> None:
-    async with WorkerPool.from_config(configuration(folder), sandbox) as pool:
-        once, often, search = pool.cards
-        assert [card.name for card in pool.cards] == pool.names
-        assert often.price_usd > once.price_usd > search.price_usd == 1e-6
-        examples = (*DOUBLE.examples, Example(("5",), "10"))
-        assert "x * 2" in (await pool.answer("search", Request("?", DOUBLE.signature, examples))).text
-        with pytest.raises(WorkerError):
-            await pool.answer("search", Request("no examples", DOUBLE.signature))
-        assert pool.usage["search"].requests == 1, "what was not answered is not paid"
 
 
 async def test_concurrency_is_limited_per_worker(sandbox: Sandbox) -> None:

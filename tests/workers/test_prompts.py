@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestai.errors import UserError
 from orchestai.sandbox import fences
 from orchestai.tasks.composition.generate import OPERATIONS
 from orchestai.tasks.visible_examples import Example
 from orchestai.workers.base import Request, Signature
 from orchestai.workers.prompting import source
-from orchestai.workers.prompting.prompts import SETS, Chat, Complete, make_head, strategy
+from orchestai.workers.prompting.prompts import SETS, Chat, Complete, make_head
 
 STEP = Signature("step", ("x",))
 VOWELS = Request("count its vowels (for example `'hello'` -> `2`)", STEP, (Example(("'hello'",), "2"),))
@@ -24,26 +23,6 @@ def run(code: str, name: str, *args: object) -> object:
     namespace: dict[str, object] = {}
     exec(code, namespace)
     return namespace[name](*args)  # type: ignore[operator]
-
-
-def test_the_head_is_worded_for_a_small_model() -> None:
-    head = make_head(STEP, VOWELS.instruction, VOWELS.examples)
-    assert head.code == (
-        "def count_text_vowels(text: str) -> int:\n"
-        '    """Count the text\'s vowels.\n'
-        "\n"
-        "    >>> count_text_vowels('hello')\n"
-        "    2\n"
-        '    """\n'
-    )
-
-
-def test_worked_examples_come_before_the_question_as_turns() -> None:
-    prompt = strategy("few_shot", "general").prompt(VOWELS)
-    assert [role for role, _ in prompt.messages] == ["user", "assistant"] * len(SETS["general"]) + ["user"]
-    assert prompt.prefill == Complete().prompt(VOWELS).prefill
-    with pytest.raises(UserError, match="did you mean 'general'"):
-        strategy("few_shot", "genral")
 
 
 @pytest.mark.parametrize("name", SETS)

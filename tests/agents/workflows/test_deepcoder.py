@@ -13,7 +13,7 @@ from orchestai.outcome import Scored, Unscorable
 from orchestai.sandbox import Limits, Sandbox
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task
-from support.agents.scripted import scripted_agents
+from support.agents.scripted import rewards, scripted_agents
 
 TESTS = """\
 import unittest
@@ -53,15 +53,6 @@ def sandbox():
 
 async def play(sandbox, script, task=TASK, **settings):
     return await DeepCoder(DeepCoder.Args(**settings), sandbox).run(task, scripted_agents(task, script))
-
-
-def rewards(episode) -> list[tuple[str, float | None]]:
-    """Each act's reward, in order of conversations; the last act's is its role's."""
-    return [
-        (each.role, each.reward if turn is each.turns[-1] else turn.reward)
-        for each in episode.trajectories
-        for turn in each.turns
-    ]
 
 
 async def test_a_right_program_ends_it_at_once(sandbox):

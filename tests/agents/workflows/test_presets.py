@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from orchestai.agents.prepare import SUITES, prepare
+from orchestai.agents.prepare import prepare
 from orchestai.agents.recipes.shorthand import load_agent_config
-from orchestai.agents.registry import WORKFLOWS, find
+from orchestai.agents.registry import find
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.agents.workflows.deepcoder import DeepCoder
 from orchestai.cli import agent_scripts
@@ -80,9 +80,3 @@ def test_prepared_tasks_are_read_back_as_they_were(tmp_path):
     assert suite.split("test") == prepared == load_suite("gsm8k", str(source)).split("test")[:2]
     with pytest.raises(UserError, match=r"set tasks\.path to a file of tasks"):
         load_suite("written")
-
-
-def test_every_script_of_preparation_names_a_suite(repository):
-    for name in ("deepcoder", "swe", "math", "hotpotqa"):
-        assert load_suite(SUITES[name]).splits
-    assert {"deepcoder", "swe", "math_tool", "search", "deep_research"} <= set(WORKFLOWS)

@@ -10,7 +10,7 @@ from orchestai.errors import InfrastructureError
 from orchestai.outcome import Scored
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
-from support.agents.scripted import scripted_agents
+from support.agents.scripted import rewards, scripted_agents
 
 PASSAGES = [
     {"title": "Eiffel Tower", "text": "The Eiffel Tower stands in Paris. Gustave Eiffel built it until 1889."},
@@ -49,15 +49,6 @@ async def research(
     found = searcher or ["<search>Eiffel Tower</search>", "It was built until 1889 [0]."]
     script = {"planner": [planner], "searcher": found, "writer": writer, "critic": critic}
     return await workflow.run(TASK, scripted_agents(TASK, script))
-
-
-def rewards(episode) -> list[tuple[str, float | None]]:
-    """Each act's reward, in order of conversations; the last act's is its role's."""
-    return [
-        (each.role, each.reward if turn is each.turns[-1] else turn.reward)
-        for each in episode.trajectories
-        for turn in each.turns
-    ]
 
 
 # --- search --------------------------------------------------------------------------------------------------------

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from orchestai.agents.prepare import write_swe_sample
-from orchestai.agents.repositories.repository import PatchError, apply_patch, read_commit, run_tests
-from orchestai.agents.workflow import attempt
+from orchestai.agents.repositories.repository import PatchError, apply_patch, run_tests
 from orchestai.agents.workflows.swe import SWE
-from orchestai.outcome import Scored, Unscorable
+from orchestai.outcome import Scored
 from orchestai.sandbox import Limits, Sandbox
 from orchestai.tasks import load_suite
-from support.agents.scripted import scripted_agents
+from support.agents.scripted import rewards, scripted_agents
 
 PASS, FAIL = "<verdict>PASS</verdict>", "<verdict>FAIL</verdict>"
 FILES = {"pkg/__init__.py": b"", "pkg/a.py": b"x = 1\ny = 2\n"}
@@ -45,15 +44,6 @@ async def play(sandbox, sample, writer, validator, number=0, analyser="<file>tex
     workflow = SWE(SWE.Args(repositories=folder, max_refinement_iterations=2), sandbox)
     script = {"analyser": [analyser], "writer": writer, "validator": validator}
     return await workflow.run(tasks[number], scripted_agents(tasks[number], script))
-
-
-def rewards(episode) -> list[tuple[str, float | None]]:
-    """Each act's reward, in order of conversations; the last act's is its role's."""
-    return [
-        (each.role, each.reward if turn is each.turns[-1] else turn.reward)
-        for each in episode.trajectories
-        for turn in each.turns
-    ]
 
 
 # --- the workflow --------------------------------------------------------------------------------------------------
@@ -122,27 +112,6 @@ async def test_a_patch_cannot_change_what_judges_it(sandbox, sample):
         assert episode.outcome == Scored(0.0)
 
 
-async def test_a_test_file_that_the_test_patch_removes_is_the_test_patches_whatever_the_writer_did_to_it(
-    sandbox, sample
-):
-    folder, tasks = sample
-    task = tasks[0]
-    content = read_commit(folder / "textkit.bundle", task.details["base_commit"])["tests/test_numbers.py"].decode()
-    lines = content.splitlines()
-    removal = f"--- a/tests/test_numbers.py\n+++ /dev/null\n@@ -1,{len(lines)} +0,0 @@\n"
-    removal += "".join(f"-{line}\n" for line in lines)
-    kept = [test for test in task.details["PASS_TO_PASS"] if "test_numbers" not in test]
-    details = {**task.details, "test_patch": task.details["test_patch"] + removal, "PASS_TO_PASS": kept}
-    spoils = block("tests/test_numbers.py", lines[0] + "\n", "# rewritten\n")
-    right = block(
-        "textkit/words.py",
-        *(line[1:] + "\n" for line in task.canonical_solution.splitlines() if line[:2] in ("- ", "+ ")),
-    )
-    changed = task.model_copy(update={"details": details})
-    episode = await play(sandbox, (folder, [changed]), [spoils + right], [PASS])
-    assert episode.outcome == Scored(1.0)
-
-
 async def test_a_patch_cannot_read_what_direct_tests_expect(sandbox, sample):
     reads = (
         "def slug(title):\n    import re\n    tests = open('tests/test_words.py').read()\n"
@@ -207,13 +176,3 @@ async def test_tests_that_are_not_unittest_run_under_pytest_one_by_one():
         results = await run_tests(sandbox, files, [f"test_a.py::{name}" for name in names])
     assert [result.passed for result in results.values()] == [True, False, True]
     assert "assert 1 == 2" in results["test_a.py::test_x[2]"].message
-
-
-async def test_a_sandbox_that_fails_is_no_zero(sample):
-    folder, tasks = sample
-    sandbox = Sandbox()
-    sandbox._judging.close()
-    script = {"analyser": ["?"], "writer": [tasks[0].canonical_solution], "validator": [PASS]}
-    episode = await attempt(SWE(SWE.Args(repositories=folder), sandbox), tasks[0], scripted_agents(tasks[0], script))
-    assert isinstance(episode.outcome, Unscorable)
-    sandbox.close()

@@ -5,11 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestai.agents.workflows.writing import Writing, WritingArgs
-from orchestai.rewards import writing
 from orchestai.rewards.writing import (
     TRANSITIONS,
     WritingReward,
-    marks,
     overlap,
     style,
     writing_reward,
@@ -106,13 +104,6 @@ def test_any_texts_have_a_reward_between_nothing_and_three(first: str, second: s
     assert found.passed in {0, 1, 2, 4}
 
 
-@given(st.floats(0, 3))
-def test_marks_never_leave_their_range(value: float) -> None:
-    found = marks(value, writing.BALANCE)
-    assert (found is None) == (not 0.8 <= value <= 2.0)
-    assert found is None or -1e-9 <= found <= 1
-
-
 TASK = Task(task_id="arxiv/1", suite="arxiv_abstracts", instruct_prompt="", details={"abstract": "On qaaz."})
 
 
@@ -140,7 +131,3 @@ async def test_writers_are_told_their_parts() -> None:
     # 9 characters by 4 is too long, so each turn gave the first gate's 0.5
     assert episode.metrics["turn_1_reward"] == episode.metrics["turn_2_reward"] == 0.5
     assert episode.outcome.value == 1.0  # type: ignore[union-attr]
-
-
-def feedback(background: str, method: str, **args: int) -> str:
-    return Writing(WritingArgs(**args), None).feedback(background, method)  # type: ignore[arg-type]

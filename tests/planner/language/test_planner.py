@@ -19,11 +19,10 @@ from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.language.prompt import PromptWriter
 from orchestai.planner.language.tiny import tiny_tokenizer as learned_tokenizer
 from orchestai.tasks.task import Task
-from orchestai.training.supervised.dag_loss import completion_logits
 from orchestai.types import SampleSpec
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
-from support.models.language_model import save_tiny_model, tiny_model, tiny_tokenizer
+from support.models.language_model import save_tiny_model, tiny_tokenizer
 
 TASKS = [
     Task(task_id=str(i), suite="s", instruct_prompt=text, test="") for i, text in enumerate(["Sort it.", "Add 1."])
@@ -109,20 +108,6 @@ def test_a_model_that_writes_a_plan_is_understood(folder):
     assert "no subtask" in plan.error
 
 
-def test_logits_along_completions_do_not_depend_on_the_batch():
-    model = tiny_model()
-    prompts = [torch.tensor([5, 6, 7]), torch.tensor([8])]
-    completions = [torch.tensor([9]), torch.tensor([10, 11, 0])]
-    together, ids, exists = completion_logits(model, prompts, completions)
-    assert exists.tolist() == [[True, False, False], [True, True, True]]
-    assert ids[1].tolist() == [10, 11, 0]
-    for row in range(2):
-        whole = torch.cat([prompts[row], completions[row]])[None]
-        first = len(prompts[row]) - 1
-        alone = model(input_ids=whole).logits[0, first:-1]
-        torch.testing.assert_close(together[row, : len(alone)], alone, atol=1e-5, rtol=0)
-
-
 def test_a_learned_vocabulary_has_a_token_for_every_choice():
     settings = config("tiny", tiny={"vocab_size": 400})
     cards = worker_cards(settings.workers)
@@ -202,17 +187,6 @@ def test_with_adapters_the_reference_is_where_training_began(folder):
     torch.testing.assert_close(logp(model), further)
     assert [name for name, p in model.named_parameters() if p.requires_grad] == trained
     assert bare.reference() is None
-
-
-def test_gradient_checkpointing_changes_nothing(folder):
-    decisions = [plan.decisions for plan in planner(folder).plan(TASKS)]
-    gradients = []
-    for checkpointing in (False, True):
-        model = planner(folder, gradient_checkpointing=checkpointing)
-        model.score(TASKS, decisions, explore=frozenset(), temperature=1.0).logp.sum().backward()
-        gradients.append([p.grad for p in model.parameters() if p.grad is not None])
-    for a, b in zip(*gradients, strict=True):
-        torch.testing.assert_close(a, b)
 
 
 def test_candidates_are_the_greedy_plan_and_samples_which_are_always_the_same(folder, monkeypatch):

@@ -6,7 +6,6 @@ import torch
 
 from orchestai.data.readers.plan import SourcePlan, SourceStep
 from orchestai.data.training_file import save_training_data
-from orchestai.planner.base import Plan
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.planner.language.plan_text import read_plan, write_plan
 from orchestai.training.supervised.tokenized_examples import tokenize
@@ -52,14 +51,6 @@ def test_every_token_is_learned_and_a_step_comes_after_what_it_needs():
     assert [s.instruction for s in tokenized.workflow.subtasks] == ["pour", "boil water", "take a cup"]
     assert tokenized.workflow.dependencies() == [[], [0], [1]]
     assert all(slot.step > 0 for slot in tokenized.parents)
-
-
-def test_given_steps_are_read_in_the_instruction():
-    settings = config(language=BARE)
-    writer = planner(settings)
-    given = example("01 12", given=True)
-    [made] = writer.plan_steps([given.instruction], [given.spans])
-    assert isinstance(made, Plan)
 
 
 def test_it_learns_steps_and_edges(tmp_path):

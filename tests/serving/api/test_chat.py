@@ -69,12 +69,6 @@ def test_a_conversation_reaches_the_model_whole(model_server: ChatServer) -> Non
     assert (asked["max_tokens"], asked["temperature"], asked["stop"]) == (9, 0.5, ["END"])
 
 
-def test_a_worker_may_be_asked_alone(served: Served) -> None:
-    said = served.chat(model="worker:slow").json()
-    assert said["choices"][0]["message"]["content"] == "slow"
-    assert said["orchestai"]["planner"] == "slow alone"
-
-
 @pytest.mark.parametrize(
     ("more", "param", "code"),
     [

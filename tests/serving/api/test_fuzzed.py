@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any
 
 import httpx2
 import pytest
@@ -50,21 +49,6 @@ def test_nothing_that_is_sent_breaks_the_server(
     assert KEY not in said
     assert "Traceback" not in said
     assert {200, 400, 404, 413} <= statuses, "the requests are not as different as they are meant to be"
-
-
-NUL_CALL = {"role": "tool", "tool_call_id": "call_a\0b_0", "content": "Rain."}
-NUL: dict[str, tuple[str, dict[str, Any], int]] = {
-    "the id of a run": ("/v1/feedback", {"run_id": "run-\0", "score": 1.0}, 404),
-    "an answer": ("/v1/feedback", {"run_id": FEEDBACK["run_id"], "answer": "a\0b"}, 400),
-    "tests": ("/v1/feedback", {"run_id": FEEDBACK["run_id"], "tests": "a\0b"}, 400),
-    "a call": ("/v1/chat/completions", {"model": "orchestai", "messages": [NUL_CALL]}, 400),
-    "a message": (
-        "/v1/chat/completions",
-        {"model": "orchestai", "messages": [{"role": "user", "content": "a\0b"}], "metadata": {"a": "\0"}},
-        200,
-    ),
-}
-"""What is said, where, and the status of the reply."""
 
 
 def is_error(reply: httpx2.Response) -> bool:

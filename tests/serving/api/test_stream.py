@@ -79,12 +79,6 @@ def test_the_answer_comes_as_it_is_written(served: Served) -> None:
     assert len({chunk["id"] for chunk in chunks}) == 1
 
 
-def test_events_are_told_to_whoever_asks(served: Served) -> None:
-    chunks, _ = streamed(served, orchestai={"events": True})
-    told = [chunk["orchestai"]["type"] for chunk in chunks if not chunk["choices"]]
-    assert told == ["planned", "node_started", "attempt", "check", "node_done"]
-
-
 @pytest.mark.parametrize(("worker", "code"), [("breaking", "workers_failed"), ("failing", "workers_failed")])
 def test_a_failure_on_the_way_is_told_in_the_stream(served: Served, worker: str, code: str) -> None:
     chunks, _ = streamed(served, model=f"worker:{worker}")

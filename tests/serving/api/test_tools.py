@@ -86,12 +86,6 @@ def test_a_parked_run_outlives_its_server(config: Any) -> None:
         assert said["choices"][0]["message"]["content"] == "calling answers: Rain."
 
 
-def test_a_call_in_a_stream(served: Served) -> None:
-    text = served.chat(messages=[QUESTION], tools=TOOLS, stream=True).text
-    assert '"finish_reason":"tool_calls"' in text
-    assert '"name":"weather"' in text
-
-
 def test_responses_call_tools_too(served: Served) -> None:
     tools = [{"type": "function", **TOOLS[0]["function"]}]
     body = {"model": "orchestai", "input": "How is the weather?", "tools": tools}

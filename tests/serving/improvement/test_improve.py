@@ -97,6 +97,7 @@ async def served(config: Config, logs: Path) -> dict[str, Feedback]:
     return {result.receipt.run_id: Feedback(answer="right") for result in results}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_served_successes_make_a_better_planner(server: ModelServer, tmp_path: Path) -> None:
     config, registry = settings(server.url), PlannerRegistry(tmp_path / "planners")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestai import Orchestrator
-from orchestai.config import Config, TasksConfig
+from orchestai.config import Config
 from orchestai.execution.log import read_log
 from orchestai.execution.result import Attempt
 from orchestai.serving.improvement.judged_runs import SUITE, JudgedRuns, judged_runs
 from orchestai.serving.store import Feedback
 from orchestai.tasks.dialogue import ToolCall
-from orchestai.tasks.splits import part_of
 from support.serving.contract_workers import PRICE
 
 ADDER = "Write `task_func(a, b)`, which adds two numbers."
@@ -91,8 +90,3 @@ async def test_what_says_nothing_of_an_answer_is_counted_and_teaches_nothing(tmp
         judged = await judged_runs(records, said, config.tasks, orchestrator._require_open().sandbox)
     assert judged.left_out == {"it called a client's tool before it answered": 1, "it has no line in this log": 1}
     assert not judged.records
-
-
-def test_parts_depend_on_the_words_alone() -> None:
-    """So that what is kept aside stays aside when more was served."""
-    assert part_of("Add two numbers.", TasksConfig()) == part_of("add  TWO numbers", TasksConfig())

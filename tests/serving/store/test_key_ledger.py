@@ -38,21 +38,6 @@ def sums(database: Database) -> tuple[int, int]:
     return int(reserved), int(spent)
 
 
-async def test_what_was_not_spent_goes_back(url: str) -> None:
-    database, ledger = opened(url)
-    async with await ledger.reserve(pico(0.7), "run-1") as reservation:
-        assert ledger.available_usd == pytest.approx(0.3)
-        with pytest.raises(InsufficientFundsError, match=r"0\.3 USD"):
-            await ledger.reserve(pico(0.4))
-        with pytest.raises(InsufficientFundsError):
-            await reservation.extend(pico(0.4))
-        await reservation.extend(pico(0.1))
-        await reservation.commit(pico(0.2))
-        reservation.spend(pico(0.2))
-    assert sums(database) == (0, pico(0.2))
-    database.close()
-
-
 async def test_a_run_that_goes_on_after_midnight_is_paid_by_the_day_it_began_on(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

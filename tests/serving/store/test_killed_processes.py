@@ -25,6 +25,7 @@ def spending(url: str, bills: Path, seed: int) -> subprocess.Popen[str]:
     return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_days_money_is_spent_once_whoever_is_killed(url: str, tmp_path: Path) -> None:
     bills, draw = tmp_path / "bills", random.Random(5)

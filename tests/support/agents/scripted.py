@@ -14,7 +14,7 @@ import torch
 from orchestai.agents.conversation import Act, Sampled
 from orchestai.agents.workflow import AttemptContext
 from orchestai.tasks.task import Task
-from orchestai.types import Message
+from orchestai.types import Episode, Message
 
 END = 256
 Script: TypeAlias = Sequence[str | Exception] | Callable[[Sequence[Message]], str]
@@ -79,3 +79,12 @@ def scripted_agents(
     return AttemptContext(
         task, lambda role: ScriptedChatModel(running[role], policy=role, trainable=role not in frozen)
     )
+
+
+def rewards(episode: Episode) -> list[tuple[str, float | None]]:
+    """Each act's reward, in order of conversations; the last act's is its role's."""
+    return [
+        (each.role, each.reward if turn is each.turns[-1] else turn.reward)
+        for each in episode.trajectories
+        for turn in each.turns
+    ]

@@ -94,6 +94,7 @@ def test_nodes_of_a_cluster_write_the_plans_that_the_planner_would(checkpoint, t
         assert there == pytest.approx(here, rel=1e-3, abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.distributed
 def test_two_processes_share_a_server_and_its_failure(checkpoint, tmp_path):
     """One hands the weights over, both sample from them; and both are told that it does not follow."""

@@ -49,6 +49,7 @@ def _sent(error):
     return error if known else RuntimeError("process 0: KeyError: 'bug'")
 
 
+@pytest.mark.slow
 @pytest.mark.distributed
 def test_two_processes_give_the_losses_of_one_and_share_an_error(tmp_path, repository):
     """Five tasks for two processes, and minibatches of odd sizes: shares are uneven, and some are empty."""

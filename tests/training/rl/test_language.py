@@ -26,9 +26,9 @@ def run(settings: Config, checkpoint: Path, output: Path, *, resume: bool = Fals
 @pytest.mark.parametrize(
     ("lora", "phase2"),
     [
-        ({}, {}),
+        pytest.param({}, {}, marks=pytest.mark.slow),
         ({"rank": 2}, {"kl_coef": 0.1}),
-        pytest.param({"rank": 2}, {"load_in_4bit": True, "kl_coef": 0.1}, marks=FOUR_BITS),
+        pytest.param({"rank": 2}, {"load_in_4bit": True, "kl_coef": 0.1}, marks=[FOUR_BITS, pytest.mark.slow]),
         ({}, {"algorithm": "PPO", "num_minibatches": 2}),
     ],
     ids=["whole", "adapters", "adapters over 4 bits", "critic"],

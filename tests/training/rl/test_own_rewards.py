@@ -104,8 +104,3 @@ def test_a_reward_that_breaks_down_is_no_zero(shown):
     Path("my_rewards.py").write_text("def brevity(task, answer, sandbox):\n    raise ConnectionError('no judge')\n")
     with pytest.raises(UserError, match=r"unscorable.*my_rewards:brevity raised ConnectionError: no judge"):
         asyncio.run(train(load_config("config.yaml", known), checkpoint=planner(shown), output_dir=Path("out")))
-
-
-def test_weights_are_given_on_the_command_line_too(shown):
-    config = load_config("config.yaml", ["rewards.reward_weights={my_rewards:brevity: 0.3}"])
-    assert config.rewards.reward_weights == {"f1": 0.2, "my_rewards:brevity": 0.3}

@@ -73,8 +73,11 @@ def killed(output: Path, policy: str, number: int, executions: int, saves: int) 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
 @pytest.mark.parametrize(
     ("policy", "executions", "saves"),
-    [("bandit", 330, 0), ("speller", 0, 4), ("speller", 0, 5)],
-    ids=["while plans are executed", "before the state is written", "between two checkpoints"],
+    [
+        pytest.param("bandit", 330, 0, id="while plans are executed", marks=pytest.mark.slow),
+        pytest.param("speller", 0, 4, id="before the state is written"),
+        pytest.param("speller", 0, 5, id="between two checkpoints", marks=pytest.mark.slow),
+    ],
 )
 def test_after_sigkill_every_figure_is_bit_equal(tmp_path, policy, executions, saves):
     whole = run(tmp_path / "whole", policy)
@@ -87,12 +90,7 @@ def test_after_sigkill_every_figure_is_bit_equal(tmp_path, policy, executions, s
 
 @pytest.mark.parametrize(
     ("policy", "number"),
-    [
-        ("bandit", signal.SIGTERM),
-        ("speller", signal.SIGINT),
-        pytest.param("bandit", signal.SIGINT, marks=pytest.mark.slow),
-        pytest.param("speller", signal.SIGTERM, marks=pytest.mark.slow),
-    ],
+    [("bandit", signal.SIGTERM), pytest.param("speller", signal.SIGINT, marks=pytest.mark.slow)],
 )
 def test_a_run_that_is_told_to_stop_finishes_its_update_and_goes_on_bit_for_bit(tmp_path, policy, number):
     """The signal comes while plans of the third update are executed, long after what the last evaluation saved."""

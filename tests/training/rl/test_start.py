@@ -6,9 +6,7 @@ from dataclasses import asdict
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from orchestai.cli import app
 from orchestai.config import Config
 from orchestai.errors import UserError
 from orchestai.execution.reward import Reference
@@ -91,20 +89,6 @@ def test_costs_are_relative_to_what_phase_1_measured_or_else_to_what_is_measured
     priced = Config.model_validate(whole)
     asyncio.run(train(priced, checkpoint=first, output_dir=tmp_path / "priced"))
     assert reference_of(tmp_path / "priced" / "phase2_last.pth").cost_usd == 0.25, "free logs say nothing about prices"
-
-
-def test_updates_of_the_command_line_are_updates(tmp_path):
-    """Two batches of two tasks, the second of which ends with the pass over three tasks: they were four tasks, and
-    three updates."""
-    config = configuration(tmp_path)
-    first, output = tmp_path / "phase1_best.pth", tmp_path / "out"
-    torch.manual_seed(0)
-    save_planner(first, PlannerModel(config.planner, worker_cards(config.workers)), config)
-    (tmp_path / "config.yaml").write_text(config.to_yaml())
-    files = ["--config", tmp_path / "config.yaml", "--checkpoint", first, "--output_dir", output]
-    CliRunner().invoke(app, ["train-phase2", *map(str, files), "--updates", "2", "tasks.limit=3"])
-    rows = [json.loads(line) for line in (output / "phase2_metrics.jsonl").read_text().splitlines()]
-    assert max(row["update"] for row in rows) == 2
 
 
 def test_tasks_that_cannot_be_scored_or_credited_by_step_are_refused_before_anything_is_paid(tmp_path):

@@ -11,14 +11,11 @@ from accelerate import Accelerator
 
 from orchestai.cli.serving import make_plan
 from orchestai.config import Config
-from orchestai.data.step_attempts import fit_estimate
-from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
+from orchestai.data.training_file import Rewards, TrainingExample
 from orchestai.errors import UserError
-from orchestai.execution.reward import Reference
 from orchestai.planner.base import Plan
-from orchestai.planner.checkpoint import estimate_state_of, load_planner, reference_of
+from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.language.checkpoint import open_language_planner
-from orchestai.planner.stored_estimate import estimate_path, write_estimate
 from orchestai.storage.artifacts import previous_folder
 from orchestai.training.supervised.epochs import kept_epoch
 from orchestai.training.supervised.language_planner import LanguageImitation
@@ -26,17 +23,8 @@ from orchestai.training.supervised.metrics import written_plans_metrics
 from orchestai.training.supervised.tokenized_examples import tokenize, workflow_of
 from orchestai.training.supervised.train import train
 from support.models.language_model import save_tiny_model
-from support.serving.logged_pool import logs
-from support.serving.logged_pool import settings as logged_settings
 from support.training.language_phase1 import config
 from support.training.phase1 import STEPS, example, examples, interrupted_after, metrics
-
-
-@pytest.fixture
-def data(tmp_path) -> Path:
-    path = tmp_path / "training_data.json"
-    save_training_data(path, examples(), config())
-    return path
 
 
 def imitation(
@@ -80,29 +68,6 @@ def test_it_learns_to_plan_and_keeps_the_best_epoch(data, tmp_path):
         ("count its words", "string", "words", ("slow",), ("1",)),
     ]
     assert make_plan(settings, "First, spell the date. Then, count its words.", best).workflow == plan.workflow
-
-
-@pytest.mark.parametrize(("eval_plans", "judged"), [(2, 2), (9, 3)])
-def test_epochs_are_compared_by_the_plans_that_were_made(eval_plans, judged):
-    """By as many as are held out, a plan more or less would seem to be less than chance."""
-    held_out = [one for one in examples() if one.split == "validation"]
-    assert imitation(held_out, config(language={"eval_plans": eval_plans})).plans_judged == judged
-
-
-def test_a_planner_that_leaves_workers_open_does_so_whatever_the_configuration_says(data, tmp_path):
-    train(config(num_epochs=1, language={"assign": False}), data=data, output_dir=tmp_path)
-    settings = config()
-    assert settings.planner.language.assign
-    assert not load_planner(tmp_path / "phase1_best", settings.planner, settings.workers).config.language.assign
-
-
-def test_the_checkpoint_keeps_what_executions_typically_cost(data, tmp_path):
-    """Phase 2 rewards plans relative to it, and evaluation has to use the same."""
-    reference = Reference(0.25, 900.0, "median of 3 logged executions")
-    save_training_data(data, examples(), config(), reference=reference)
-    train(config(num_epochs=1), data=data, output_dir=tmp_path / "out")
-    for name in ("phase1_best.pth", "phase1_last.pth"):
-        assert reference_of(tmp_path / "out" / name) == reference
 
 
 @pytest.mark.parametrize(("schedule", "optimizer"), [("plateau", "adamw"), ("linear", "adamw_8bit")])
@@ -203,16 +168,6 @@ def test_a_failed_execution_teaches_decomposition_but_no_workers():
     assert '"task_type":"list' in shown
 
 
-def test_what_has_no_room_is_left_out_with_a_reason(data, tmp_path, capsys):
-    train(config(num_epochs=1, language={"max_new_tokens": 22}), data=data, output_dir=tmp_path)
-    assert "max_new_tokens is 22" in " ".join(capsys.readouterr().err.split())
-
-
-def test_with_no_example_left_it_stops(data, tmp_path):
-    with pytest.raises(UserError, match="nothing to learn from"):
-        train(config(num_epochs=1, language={"max_new_tokens": 5}), data=data, output_dir=tmp_path)
-
-
 def test_figures_of_plans_are_counted_over_all_of_them():
     """One right plan, one with a wrong edge and worker, one that is none."""
     some = [example(*list(STEPS)[:2])] * 3
@@ -225,11 +180,3 @@ def test_figures_of_plans_are_counted_over_all_of_them():
     assert figures["raw_validity"] == figures["valid_plans"] == pytest.approx(2 / 3)
     assert figures["step_f1"] == pytest.approx(2 * 4 / (4 + 6))
     assert figures["edge_f1"] == pytest.approx(2 * 1 / (1 + 3))
-
-
-def test_the_best_planner_keeps_what_is_known_of_the_workers(data, tmp_path):
-    """It is the one that is served and trained on: without the estimate nobody could ask it for a preference."""
-    settings = config(num_epochs=1)
-    write_estimate(estimate_path(data), fit_estimate(logs(whole=100), logged_settings()))
-    train(settings, data=data, output_dir=tmp_path)
-    assert estimate_state_of(tmp_path / "phase1_best") is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,9 @@ from torch.utils.data import DataLoader
 from orchestai.config import TasksConfig
 from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
 from orchestai.errors import UserError
-from orchestai.execution.reward import Reference
-from orchestai.planner.checkpoint import load_planner, reference_of, save_planner
+from orchestai.planner.checkpoint import load_planner, save_planner
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.planner.slots.targets import IGNORE, NO_WORKER
+from orchestai.planner.slots.targets import IGNORE
 from orchestai.storage import digests
 from orchestai.tasks.splits import NOTHING_SEEN, SeenTasks, divide
 from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset, WorkflowDataset
@@ -71,15 +69,6 @@ def test_it_learns_to_plan_and_keeps_the_best_epoch(data, tmp_path):
     ]
 
 
-def test_the_checkpoint_keeps_what_executions_typically_cost(data, tmp_path):
-    """Phase 2 rewards plans relative to it, and evaluation has to use the same."""
-    reference = Reference(0.25, 900.0, "median of 3 logged executions")
-    save_training_data(data, examples(), config(), reference=reference)
-    train(config(num_epochs=1), data=data, output_dir=tmp_path / "out")
-    for name in ("phase1_best.pth", "phase1_last.pth"):
-        assert reference_of(tmp_path / "out" / name) == reference
-
-
 @pytest.mark.parametrize("schedule", ["plateau", "linear"])
 def test_a_stopped_run_goes_on_bit_for_bit(data, tmp_path, schedule, monkeypatch):
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
@@ -115,15 +104,6 @@ def test_resuming_refuses_other_data_and_other_settings(data, tmp_path):
     save_training_data(data, examples()[1:], config())
     with pytest.raises(UserError, match="data_fingerprint has changed"):
         train(config(num_epochs=2), data=data, output_dir=output, resume=True)
-
-
-def test_a_run_goes_on_with_another_threshold_of_confidence(data, tmp_path):
-    """It decides who plans where the planner is not sure, and nothing of training."""
-    train(config(num_epochs=1), data=data, output_dir=tmp_path)
-    other = config(num_epochs=2)
-    served = other.planner.model_copy(update={"min_confidence": 0.9, "fallback": ()})
-    train(other.model_copy(update={"planner": served}), data=data, output_dir=tmp_path, resume=True)
-    assert [row["epoch"] for row in metrics(tmp_path)] == [1, 2]
 
 
 @pytest.mark.parametrize("left", ["phase1_last.pth", "phase1_last"])
@@ -181,15 +161,6 @@ def test_what_is_no_planner_for_this_configuration_is_refused_in_one_line(checkp
         assert "\n" not in str(caught.value)
 
 
-def test_the_checkpoint_is_small_and_keeps_its_own_shape(checkpoint, tmp_path):
-    """The encoder's 90 MB stay out; a changed width in the configuration does not matter to a trained planner."""
-    assert checkpoint.stat().st_size < 5e6
-    settings = config()
-    wider = settings.planner.model_copy(update={"d_model": 64})
-    copy = shutil.copy(checkpoint, tmp_path / "copy.pth")
-    assert load_planner(copy, wider, settings.workers).config.d_model == 48
-
-
 def test_the_data_set_goes_through_an_ordinary_loader():
     dataset = WorkflowDataset(
         instructions=["Sort it, then count it.", "Count it."],
@@ -209,13 +180,6 @@ def test_the_data_set_goes_through_an_ordinary_loader():
     assert targets["model_selections"].tolist() == [[2, 0, IGNORE], [1, IGNORE, IGNORE]]
     assert (targets["fallback"] == IGNORE).all()
     assert targets["dependencies"][0].nonzero().tolist() == [[0, 1]]
-
-
-def test_fallbacks_end_with_no_further_worker():
-    planner = config().planner.model_copy(update={"max_fallbacks": 2})
-    some = [example("sort the list", "count its words")]
-    targets = PlanDataset.from_examples(some, planner, WORKERS)[0]["targets"]
-    assert targets["fallback"].tolist() == [[NO_WORKER, NO_WORKER], [2, NO_WORKER], [IGNORE, IGNORE]]
 
 
 def test_a_failed_execution_teaches_decomposition_but_no_workers():
@@ -292,21 +256,3 @@ def test_steps_are_found_by_their_words_in_the_order_of_the_text(instruction, st
     told = TrainingExample(instruction=instruction, workflow=Workflow(subtasks))
     found = PlanDataset.from_examples([told], config().planner, WORKERS)[0]["targets"]["spans"]
     assert found[: len(steps)].tolist() == [list(place) for place in places]
-
-
-def test_a_step_has_no_place_that_another_was_given():
-    again = [Subtask(id="1", instruction="count it"), Subtask(id="2", instruction="count it", span=(0, 8))]
-    for instruction, place in (("count it, then count it", [15, 23]), ("count it, then recount it", [IGNORE, IGNORE])):
-        told = TrainingExample(instruction=instruction, workflow=Workflow(again))
-        found = PlanDataset.from_examples([told], config().planner, WORKERS)[0]["targets"]["spans"]
-        assert place in found[:2].tolist()
-
-
-def test_a_run_of_before_goes_on_whatever_samples_in_phase_2(data, tmp_path):
-    """Phase 1 samples from no language model, so keys of that section that came since change nothing of it."""
-    train(config(num_epochs=1), data=data, output_dir=tmp_path)
-    other = config(num_epochs=2)
-    language = other.planner.language.model_copy(update={"backend": "vllm"})
-    planner = other.planner.model_copy(update={"language": language})
-    train(other.model_copy(update={"planner": planner}), data=data, output_dir=tmp_path, resume=True)
-    assert [row["epoch"] for row in metrics(tmp_path)] == [1, 2]

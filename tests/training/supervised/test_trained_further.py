@@ -23,6 +23,14 @@ from support.serving.logged_pool import logs, settings
 from support.training.phase1 import STEPS, config, example, examples, interrupted_after, metrics
 
 
+def given_steps(task: str, *steps: str, split: str = "train") -> TrainingExample:
+    subtasks = [Subtask(id=str(i), instruction=step, span=(i, i + 1)) for i, step in enumerate(steps)]
+    instruction = "\n".join([task, *steps])
+    return TrainingExample(
+        instruction=instruction, task=task, given=True, workflow=Workflow(subtasks), task_id=instruction, split=split
+    )
+
+
 def test_a_planner_is_trained_further_and_remembers_what_it_has_seen(data, tmp_path):
     before = train(config(num_epochs=3), data=data, output_dir=tmp_path / "first")
     others = [example("spell the date"), example(*[*STEPS][:3], split="validation")]
@@ -74,14 +82,6 @@ def test_nothing_is_held_out_that_was_learned(data, tmp_path, caplog):
     assert "left out 1 of 2 examples held out, which are learned from" in caplog.text
     with pytest.raises(UserError, match="nothing is left to validate on, as all 1 examples held out are learned from"):
         split_examples([example("sort the list"), known], TasksConfig(), Path("x"))
-
-
-def given_steps(task: str, *steps: str, split: str = "train") -> TrainingExample:
-    subtasks = [Subtask(id=str(i), instruction=step, span=(i, i + 1)) for i, step in enumerate(steps)]
-    instruction = "\n".join([task, *steps])
-    return TrainingExample(
-        instruction=instruction, task=task, given=True, workflow=Workflow(subtasks), task_id=instruction, split=split
-    )
 
 
 def test_given_steps_are_known_with_their_task_and_without_them_they_are_others():

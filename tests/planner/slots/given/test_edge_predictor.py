@@ -10,13 +10,9 @@ import torch
 from orchestai.config import Config
 from orchestai.data.readers.plan import SourcePlan, SourceStep
 from orchestai.data.training_file import TrainingExample, save_training_data
-from orchestai.errors import UserError
-from orchestai.planner.checkpoint import load_planner, save_planner
+from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.slots.dag import best_expected_edges
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.storage import digests
-from orchestai.training.supervised.dataset import PlanDataset
-from orchestai.training.supervised.slot_planner import Imitation
 from orchestai.training.supervised.train import train
 from orchestai.workers.pool import worker_cards
 
@@ -89,44 +85,6 @@ def test_plans_are_dags_before_any_training_and_do_not_depend_on_their_batch():
         [alone] = model.plan_steps([example.instruction], [example.spans])
         assert alone.workflow == made.workflow
         assert made.decisions is None
-
-
-def test_given_steps_leave_the_finding_of_steps_as_it_is():
-    model = planner()
-    data = PlanDataset.from_examples(examples()[:8], model.config, WORKERS)
-    before = {name: weight.clone() for name, weight in model.named_parameters()}
-    Imitation(model, data, data, config().training.phase1_supervised).step(list(range(8)))
-    changed = {name.split(".")[0] for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
-    assert changed == {"linker"}
-
-
-def test_a_batch_holds_one_kind_of_example_and_an_epoch_all_of_them():
-    given = examples()[:20]
-    free = [e.model_copy(update={"given": False}) for e in examples()[20:50]]
-    model = planner()
-    data = PlanDataset.from_examples(given + free, model.config, WORKERS)
-    imitation = Imitation(model, data, data, config().training.phase1_supervised)
-    batches = list(imitation.batches(0))
-    assert sorted(itertools.chain(*batches)) == list(range(50))
-    assert all(len({data.given[row] for row in rows}) == 1 for rows in batches)
-    figures = imitation.run_epoch()
-    assert {"val_stop_loss", "val_edge_loss", "raw_validity"} <= figures.keys()
-
-
-def test_a_checkpoint_brings_its_linker_along(tmp_path):
-    model, settings = planner(), config()
-    save_planner(tmp_path / "p.pth", model, settings)
-    bare = config(None)
-    loaded = load_planner(tmp_path / "p.pth", bare.planner, bare.workers)
-    asked = plan(WORDS[:3], "all at once")
-    for one in (model.eval(), loaded):
-        one.plan_steps([asked.instruction], [asked.spans])
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), loaded.parameters(), strict=True))
-    checkpoint = torch.load(tmp_path / "p.pth", weights_only=True)
-    checkpoint["language_model"]["fingerprint"] = "another"
-    digests.save_torch(tmp_path / "p.pth", checkpoint)
-    with pytest.raises(UserError, match="trained on the language model 'smollm2-135m' with other weights than here"):
-        load_planner(tmp_path / "p.pth", bare.planner, bare.workers)
 
 
 @pytest.mark.parametrize("wording", ["Step {a} must precede step {b}.", "Step {b} follows the completion of step {a}."])

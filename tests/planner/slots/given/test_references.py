@@ -52,7 +52,7 @@ def wanted(example: TrainingExample) -> torch.Tensor:
     return torch.tensor([[float(i in needed) for needed in parents] for i in range(len(parents))])
 
 
-@pytest.mark.parametrize("forms", FORMS)
+@pytest.mark.parametrize("forms", ["figure", pytest.param("words", marks=pytest.mark.slow)])
 def test_forty_plans_teach_which_figures_are_references(forms):
     """Learned on plans of five steps, right in all of 20 new ones of seven, where figures count things too."""
     torch.manual_seed(0)

@@ -87,13 +87,6 @@ def test_advantages_over_tokens_are_the_return_above_the_value_and_padding_has_n
     assert not batch.advantages[~batch.mask].any()
 
 
-def test_a_head_does_not_care_for_the_scale_of_its_features():
-    head, features = ValueHead(8, 1), torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
-    assert not head(features).any()
-    torch.nn.init.normal_(head.weight)
-    torch.testing.assert_close(head(300 * features + 7), head(features), rtol=1e-3, atol=1e-3)
-
-
 @pytest.mark.parametrize(("changes", "rate"), [({}, VALUE_STEP / Valued.WIDTH), ({"value_learning_rate": 0.3}, 0.3)])
 def test_the_critic_learns_at_its_own_rate(tmp_path, changes, rate):
     """A first step of Adam changes a weight by the learning rate; the policy's is one that teaches a critic nothing."""

@@ -1,5 +1,8 @@
 """The loss of a step, put together, against figures worked by hand."""
 
+from __future__ import annotations
+
+import asyncio
 import math
 
 import pytest
@@ -7,11 +10,13 @@ import torch
 from torch import nn
 
 from orchestai.config import Phase2Config
-from orchestai.training.rl.algorithms.importance import effective_share
+from orchestai.outcome import Reward, Scored
+from orchestai.training.rl.algorithms.importance import effective_share, weight_moments
+from orchestai.training.rl.algorithms.invalid_plans import rank_invalid
 from orchestai.training.rl.algorithms.objective import METRICS, Objective
 from orchestai.training.rl.algorithms.recipes import PPO, RECIPES
 from orchestai.training.rl.batch import Batch
-from orchestai.types import Scores, TokenDecisions
+from orchestai.types import Episode, Scores, TokenDecisions
 from support.training import bandit
 
 
@@ -106,3 +111,98 @@ def test_gspo_clips_what_moved_a_thousandth():
     assert part.max_ratio.item() == pytest.approx(math.exp(1e-3))
     assert planner.logp.grad[0].tolist() == [0, 0]
     assert planner.logp.grad[1].tolist() == pytest.approx([math.exp(1e-3) / 2, 0])
+
+
+# Effective sample sizes of importance weights, by hand and over a run.
+
+
+def share(weights: list[list[float]], mask: torch.Tensor, level: str) -> float:
+    return effective_share(weight_moments(torch.tensor(weights).log(), mask, level))
+
+
+def test_effective_share_by_hand():
+    """Slots 1, 2, 3: 36 / (3 * 14). Rows 1 * 2 and 3: 25 / (2 * 13). What does not exist has no part in it."""
+    mask = torch.tensor([[True, True], [True, False], [False, False]])
+    weights = [[1.0, 2.0], [3.0, 99.0], [7.0, math.nan]]
+    assert share(weights, mask, "token") == pytest.approx(36 / 42)
+    assert share(weights, mask, "sequence") == pytest.approx(25 / 26)
+    assert share(weights, ~mask & False, "token") == 1.0
+
+
+def test_equal_weights_are_all_effective_and_one_heavy_one_alone():
+    mask = torch.ones(4, 8, dtype=torch.bool)
+    assert share([[0.5] * 8] * 4, mask, "token") == pytest.approx(1)
+    heavy = torch.zeros(4, 8)
+    heavy[0] = 1000.0  # as a row's product: exp(8000)
+    assert effective_share(weight_moments(heavy, mask, "sequence")) == pytest.approx(1 / 4)
+
+
+def test_moments_of_parts_add_up():
+    logs = torch.randn(6, 5, generator=torch.Generator().manual_seed(0))
+    mask = torch.rand(6, 5, generator=torch.Generator().manual_seed(1)) < 0.7
+    for level in ("token", "sequence"):
+        parts = sum(weight_moments(logs[i : i + 2], mask[i : i + 2], level) for i in (0, 2, 4))
+        torch.testing.assert_close(parts, weight_moments(logs, mask, level))
+
+
+def test_a_run_tells_how_many_samples_are_left_when_the_policy_moves_away(tmp_path):
+    """On policy all count; the more steps on one batch the fewer, and rows fewer than slots."""
+
+    def ess(iterations: int) -> tuple[float, float]:
+        config = bandit.settings(num_episodes=12, num_iterations=iterations, learning_rate=0.3, epsilon=10.0)
+        output = tmp_path / str(iterations)
+        asyncio.run(bandit.trainer(output, config, bandit.Speller()).train())
+        (row,) = bandit.rows(output)
+        return row["ess"], row["ess_sequence"]
+
+    assert ess(1) == pytest.approx((1, 1))
+    few, many = ess(2), ess(6)
+    assert 1 > few[0] > many[0] > 0.1
+    assert few[1] < few[0]
+    assert many[1] < many[0]
+
+
+# What a reward teaches over a whole run: a planner must not learn to write what cannot be executed, nor to be fast
+# instead of right.
+
+
+PRICE_USD, LATENCY_MS = 0.4, 900.0
+"""Of one step."""
+
+
+def costly(solvable: bool):
+    """Workers that charge, and tasks that the right ones solve, or that nobody solves."""
+
+    async def execute(task, workflow, sample=0):
+        run = await bandit.execute(task, workflow, sample)
+        spent = {"total_cost": PRICE_USD * len(workflow), "total_latency_ms": LATENCY_MS * len(workflow)}
+        return run.model_copy(update=spent if solvable else {**spent, "outcome": Scored(0.0), "tests_passed": 0})
+
+    return execute
+
+
+@pytest.mark.parametrize("form", [{}, {"beta": 0.1, "gamma_latency": 1e-5}], ids=["relative", "absolute"])
+@pytest.mark.parametrize("solvable", [True, False])
+def test_a_planner_does_not_learn_to_write_invalid_plans(tmp_path, form, solvable):
+    """An invalid plan was worth 0 and a valid failure less; where plans fail and cost, planners unlearned to plan."""
+    torch.manual_seed(0)
+    config = bandit.settings(learning_rate=0.3, num_episodes=24 * 8, eval_every=100, **form)
+    reward = bandit.worth(config, success="all")
+    trainer = bandit.trainer(tmp_path, config, bandit.Speller(), execute=costly(solvable), reward=reward)
+    asyncio.run(trainer.train())
+    shares = [row["valid_share"] for row in bandit.rows(tmp_path)]
+    assert shares[0] < 0.9
+    assert shares[-1] > 0.97
+
+
+def test_in_the_absolute_form_the_worst_valid_plan_is_the_measure():
+    """Its terms have no bound, so no constant is below all of them."""
+
+    def episode(value: float, valid: bool) -> Episode:
+        return Episode("t", "t", (), Reward(value), {"reward_invalid": 0.0}, valid=valid)
+
+    ranked = rank_invalid([episode(-0.1, False), episode(-7.0, True), episode(0.9, True)], margin=0.1)
+    assert [e.outcome.value for e in ranked] == pytest.approx([-7.1, -7.0, 0.9])
+    assert ranked[0].metrics["reward_invalid"] == pytest.approx(-7.1)
+    alone = rank_invalid([episode(-0.1, False), episode(-0.1, False)], margin=0.1)
+    assert [e.outcome.value for e in alone] == [-0.1, -0.1], "a group without a valid plan stays flat"

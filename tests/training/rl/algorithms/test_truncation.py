@@ -8,15 +8,12 @@ import pytest
 import torch
 
 from orchestai.config import Phase2Config
-from orchestai.lm.backends.vllm_engine import completion
 from orchestai.outcome import Reward
 from orchestai.training.rl.advantages import make_batch, plan_credit
 from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.objective import Objective
-from orchestai.training.rl.monitoring.episode_metrics import describe_batch
 from orchestai.training.rl.trainer import choose_recipe
 from orchestai.types import Episode, TokenDecisions, Trajectory, Turn
-from support.agents import sample as agents_sample
 from support.training import bandit
 
 BY_ID = {task.task_id: task for task in bandit.TASKS}
@@ -105,17 +102,6 @@ def test_nothing_is_learned_where_all_that_differs_was_cut_off(algorithm):
     assert learning(cut, middle, middle, mask_truncated=True).worthwhile
 
 
-def test_the_sampler_says_what_was_cut_off_and_no_token_does():
-    """Padding may be the end token, and the last token of what was cut off may be any."""
-    assert not completion([5, 0], [-1.0, -1.0], "length", "model").ended
-    assert completion([5, 7], [-1.0, -1.0], "stop", "model").ended
-
-
-def test_the_share_of_what_was_cut_off_is_reported():
-    episodes = [episode(1.0, turn(2)), episode(0.0, turn(4, truncated=True)), episode(0.0, turn(4, truncated=True))]
-    assert describe_batch(episodes, [learning(*episodes)])["truncated_share"] == pytest.approx(2 / 3)
-
-
 def test_planners_and_their_runs_know_what_was_cut_off(tmp_path):
     """A speller that knows nothing writes four of five tokens, four times, without an end: 0.8 ** 4 of its plans."""
     config = bandit.settings(num_episodes=24, tasks_per_update=24, mask_truncated=True)
@@ -123,14 +109,3 @@ def test_planners_and_their_runs_know_what_was_cut_off(tmp_path):
     (row,) = bandit.rows(tmp_path)
     assert row["truncated_share"] == pytest.approx(0.8**4, abs=0.08)
     assert row["loss"] != 0
-
-
-def test_turns_of_agents_know_it_too(tmp_path):
-    """Six bytes at random hardly ever end with the end of a turn, so hardly anything is left to learn from."""
-    runs = {}
-    for masked in (False, True):
-        config = agents_sample.settings(phase2={"num_episodes": 4, "mask_truncated": masked})
-        agents_sample.trainer(tmp_path / str(masked), config).train()
-        (runs[masked],) = agents_sample.rows(tmp_path / str(masked))
-    assert runs[False]["truncated_share"] == runs[True]["truncated_share"] > 0.8
-    assert runs[True].get("grad_norm", 0.0) != runs[False]["grad_norm"]

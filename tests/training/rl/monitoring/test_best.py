@@ -5,9 +5,12 @@ import asyncio
 import pytest
 import torch
 
+from orchestai.outcome import Reward, Unscorable
 from orchestai.training.rl.monitoring.best import ENOUGH, change, judge
+from orchestai.training.rl.monitoring.generalization_gap import growth, measure_gaps, note_attempts
 from orchestai.training.rl.monitoring.training_state import Position
 from orchestai.training.rl.trainer import RunSummary
+from orchestai.types import Episode
 from support.training import bandit
 
 
@@ -42,18 +45,6 @@ def test_of_few_tasks_no_loss_counts_as_chance(tasks, kept):
     assert judge(position, 0.95, solved).best
 
 
-def test_a_single_task_has_no_standard_error():
-    assert str(change({"a": 0.0}, {"a": 1.0})) == "-100.0 points, of a single task"
-
-
-def test_too_few_validation_tasks_are_said_once_at_the_start(tmp_path, capsys):
-    for folder, tasks, said in (("few", ENOUGH - 1, 1), ("enough", ENOUGH, 0)):
-        trainer = bandit.trainer(tmp_path / folder, bandit.settings(num_episodes=24, eval_every=1, eval_tasks=tasks))
-        asyncio.run(trainer.train())
-        words = " ".join(capsys.readouterr().err.split())
-        assert words.count("raise training.phase2_rl.eval_tasks") == said
-
-
 def test_more_reward_with_less_success_is_passed_over_and_that_is_said():
     solved = {str(i): 1.0 for i in range(8)}
     position = Position()
@@ -69,12 +60,6 @@ def test_more_reward_with_less_success_is_passed_over_and_that_is_said():
     less = judge(position, 0.55, solved)
     assert (less.best, less.passed_over) == (False, "")
     assert str(RunSummary.of(position, "")) == "reward 0.600 (0.500 at the start), success 100.0% (100.0%)"
-
-
-def test_where_attempts_have_no_success_reward_alone_decides():
-    position = Position()
-    assert [judge(position, reward, {}).best for reward in (0.5, 0.4, 0.6)] == [True, False, True]
-    assert str(RunSummary.of(position, "")) == "reward 0.600 (0.500 at the start)"
 
 
 def greedy_for_speed(output, num_episodes, resume=False) -> RunSummary:
@@ -109,3 +94,51 @@ def test_a_planner_that_gives_success_away_is_not_kept(tmp_path, capsys):
     assert not torch.equal(best["logits"], last["logits"])
     said = " ".join(capsys.readouterr().err.split())
     assert "is the highest so far, but success changed by -100.0 ± 0.0 points since the start" in said
+
+
+# A policy that learns its tasks by heart is found by the gap between training and validation, and chance is not.
+
+
+def attempts(*rewards: float, first: int = 0, success: bool = True) -> list[Episode]:
+    """Two attempts at each task, half a point above and below its reward."""
+    return [
+        Episode(str(i), str(i), (), Reward(reward + half), metrics={"success": reward} if success else {})
+        for i, reward in enumerate(rewards, start=first)
+        for half in (-0.5, 0.5)
+    ]
+
+
+def test_the_gap_is_the_difference_of_means_over_tasks_since_the_last_evaluation():
+    """By hand: tasks worth 1, 0 and 1 in two updates, against 1, 0, 0, 0; standard errors 1/3 and 1/4."""
+    position = Position()
+    note_attempts(position, attempts(1, 0))
+    note_attempts(position, attempts(1, first=7))
+    note_attempts(position, [Episode("9", "9", (), Unscorable("server", "down"))])
+    gaps = measure_gaps(position, attempts(1, 0, 0, 0))
+    assert gaps["success"].mean == pytest.approx(2 / 3 - 1 / 4)
+    assert gaps["success"].error == pytest.approx((1 / 9 + 1 / 16) ** 0.5)
+    assert gaps["reward"] == pytest.approx(gaps["success"]), "attempts at one task are one value"
+    note_attempts(position, attempts(0, 0))
+    assert measure_gaps(position, attempts(0, 0))["success"].mean == 0, "what was before is forgotten"
+    assert measure_gaps(position, attempts(0, 0)) == {}, "nothing was attempted"
+
+
+def warning(now: list[float], first: list[float], held_out: list[float], *, success: bool = True) -> str:
+    position = Position()
+    for rewards in (first, now):
+        note_attempts(position, attempts(*rewards, success=success))
+        gaps = measure_gaps(position, attempts(*held_out, success=success))
+    return growth(position, gaps)
+
+
+def test_growth_beyond_noise_is_said_and_nothing_else():
+    half, all_right, few = [0, 1] * 20, [1.0] * 40, [0, 1] * 2
+    assert "success on training tasks is 0.5 above" in warning(all_right, half, half)
+    assert "reward on training tasks" in warning(all_right, half, half, success=False)
+    assert warning(half, half, half) == ""
+    assert warning([1, 1, 1, 1], few, few) == "", "four tasks may do that by chance"
+    assert warning(all_right, all_right, half) == "", "it was so from the beginning"
+    assert warning(half, [0] * 40, half) == "", "greedy attempts did better, and no longer do"
+    position = Position()
+    note_attempts(position, attempts(1))
+    assert growth(position, measure_gaps(position, attempts(0))) == "", "one task has no error"

@@ -1,16 +1,13 @@
 """A policy that falls apart ends training with a message that says what happened and what to do."""
 
 import asyncio
-import dataclasses
 import math
-from types import SimpleNamespace
 
 import pytest
 
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
 from orchestai.training.rl.monitoring.early_stopping import flat_warning, watch
-from orchestai.training.rl.monitoring.training_report import TrainingReport
 from orchestai.training.rl.monitoring.training_state import Position
 from orchestai.training.rl.trainer import RunSummary
 from support.training import bandit
@@ -43,10 +40,6 @@ def test_groups_that_are_all_flat_are_said_once_at_the_third_update():
     assert said == [False] * 5 + [True, False]
 
 
-def test_nothing_is_stopped_by_default(tmp_path):
-    assert train(tmp_path, learning_rate=0.3).stopped == ""
-
-
 def test_broken_weights_are_named_before_anything_is_executed(tmp_path):
     class Broken(bandit.Speller):
         def plan(self, tasks, *, sample=None):
@@ -60,18 +53,6 @@ def test_broken_weights_are_named_before_anything_is_executed(tmp_path):
     assert len(bandit.rows(tmp_path)) == 1
 
 
-def test_broken_scores_are_named_too(tmp_path):
-    """As where the sampler is another program, and only the planner overflows."""
-
-    class Broken(bandit.Speller):
-        def score(self, *args, **kwargs):
-            scores = super().score(*args, **kwargs)
-            return dataclasses.replace(scores, logp=scores.logp + math.nan)
-
-    with pytest.raises(UserError, match=r"update 1: the planner's log-probabilities"):
-        train(tmp_path, Broken(), sampler_correction="token_truncate")
-
-
 def test_a_gradient_that_is_not_finite_is_never_applied(tmp_path):
     class Overflowing(bandit.Speller):
         def score(self, *args, **kwargs):
@@ -83,16 +64,6 @@ def test_a_gradient_that_is_not_finite_is_never_applied(tmp_path):
     with pytest.raises(UserError, match=r"update 1: the gradient is not finite.*learning_rate"):
         train(tmp_path, planner)
     assert not planner.adapter.any()
-
-
-def test_a_reward_that_raises_ends_training_with_its_own_error(tmp_path):
-    """In one process; in several, every one raises it (`test_distributed`)."""
-
-    async def broken(task, workflow, sample=0):
-        raise ZeroDivisionError("no tests")
-
-    with pytest.raises(ZeroDivisionError, match="no tests"):
-        train(tmp_path, execute=broken)
 
 
 def test_figures_tell_what_was_sampled_and_only_what_was_measured(tmp_path):
@@ -110,17 +81,3 @@ def test_figures_tell_what_was_sampled_and_only_what_was_measured(tmp_path):
     (row,) = bandit.rows(tmp_path / "flat")
     assert row["flat_group_share"] == 1
     assert not {"loss", "entropy", "ratio"} & row.keys(), "nothing was learned, so there is nothing to say"
-
-
-def test_wandb_gets_a_table_of_plans(tmp_path):
-    tables = []
-    tracker = SimpleNamespace(name="wandb", log_table=lambda name, **table: tables.append((name, table)))
-    other = SimpleNamespace(name="tensorboard")
-    accelerator = SimpleNamespace(is_main_process=True, trackers=[other, tracker], log=lambda *_, **__: None)
-    metrics = {"reward": 0.5, "success": 0.5, "flat_group_share": 0.0, "unscorable_share": 0.0}
-    samples = [{"task_id": "a", "reward": 1.0, "success": 1.0}, {"task_id": "b", "reward": None}]
-    with TrainingReport(tmp_path, accelerator, config=Phase2Config(), position=Position(), resumed=False) as report:
-        report.update(Position(update=3), metrics, samples)
-        report.update(Position(update=4), metrics, [])
-    rows = [["a", 1.0, 1.0], ["b", None, None]]
-    assert tables == [("plans", {"columns": ["task_id", "reward", "success"], "data": rows, "step": 3})]

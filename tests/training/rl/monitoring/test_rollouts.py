@@ -86,12 +86,3 @@ def test_parts_of_a_transcript_have_their_lengths(tmp_path):
             assert said.startswith(beginning, at)
             at += len(beginning) + length + len("\n\n")
         assert at == len(said) + len("\n\n")
-
-
-def test_named_rewards_are_kept_with_their_weights(tmp_path):
-    config = agents_sample.settings(reward_weights={"short": 0.25}, phase2={"num_episodes": 4})
-    agents_sample.trainer(tmp_path, config, workflow_class=agents_sample.Graded).train()
-    for sample in written(tmp_path):
-        plain, short = sample["rewards"]["plain"], sample["rewards"]["short"]
-        assert (plain["weight"], short["weight"]) == (1.0, 0.25)
-        assert sample["reward"] == pytest.approx(plain["value"] + 0.25 * short["value"])

