@@ -58,9 +58,7 @@ class CircuitBreaker:
         self._most = failures
         self._rest_s = rest_s
         self._clock = clock
-        self._failures = 0
-        self._opened_at = 0.0
-        self._is_tried = False
+        self._failures, self._opened_at, self._is_tried = 0, 0.0, False
 
     @property
     def is_open(self) -> bool:
