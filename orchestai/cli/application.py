@@ -152,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except (KeyboardInterrupt, SystemExit) as left:  # typer turns the former into the latter
         if isinstance(left, SystemExit) and left.code != _INTERRUPTED:
             raise
-        say("interrupted; a collection or training goes on from what it finished: repeat it, training with --resume")
+        say("interrupted; a collection or training, if this was one, goes on when repeated (training with --resume)")
         sys.exit(128 + interrupted_by())
     finally:
         _leave_nothing_to_collect()

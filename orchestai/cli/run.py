@@ -38,7 +38,7 @@ def run(
     config: ConfigFile = CONFIG,
     checkpoint: Annotated[
         str | None,
-        flag("checkpoint", "Planner; else the latest in checkpoints/, or the cascade is asked for all of it."),
+        flag("checkpoint", "Planner; else the latest in checkpoints/, or the base planner."),
     ] = None,
     max_cost_usd: Annotated[float | None, flag("max_cost_usd", "Most that the answer may cost, in US dollars.")] = None,
     deadline_s: Annotated[float | None, flag("deadline_s", "Seconds after which there is an answer.")] = None,

@@ -130,6 +130,12 @@ def why_not(receipt: Receipt, workers: WorkersConfig, *, program: bool = False) 
     for each in asked:
         if each.why_next.startswith(ImpossibleError.SAYS):
             return f"{nobody}: {each.why_next.removeprefix(ImpossibleError.SAYS)}"
+    too_much = [
+        note.split()[-1] for note in receipt.changes if note.startswith(f"step {node.node}: without the fallback")
+    ]
+    if too_much:
+        left_out = ", ".join(too_much[:3])
+        return f"{nobody} within the contract, which leaves out {left_out}; allow more: --max_cost_usd or --deadline_s"
     if not asked or any(model.kind == "openai_api" for model in workers.models.values()):
         return f"{nobody}: {_short(f'{asked[-1].worker}: {asked[-1].why_next}' if asked else str(node.error))}"
     declined = " and ".join(each.worker for each in asked) if len(asked) < 3 else f"all {len(asked)}"

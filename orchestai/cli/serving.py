@@ -33,7 +33,7 @@ def serve(
     config: ConfigFile = CONFIG,
     checkpoint: Annotated[
         str | None,
-        flag("checkpoint", "Planner, or a folder of versions; else the latest in checkpoints/, or the cascade."),
+        flag("checkpoint", "Planner, or a folder of versions; else the latest in checkpoints/, or the base planner."),
     ] = None,
     host: Annotated[str | None, flag("host", "Where to listen; this machine alone, unless told otherwise.")] = None,
     port: Annotated[int | None, flag("port", "0 takes a free one.")] = None,

@@ -6,17 +6,16 @@ from importlib.metadata import version
 
 from lark import v_args
 
+from orchestai.workers.base import WorkerError
 from orchestai.workers.tools.everyday.reading import Reading
 
 
 @v_args(inline=True)
 class About(Reading):
     def capabilities(self) -> str:
-        beginning = self._in(
-            "I plan what you ask for, and give each step to a worker. The workers here:",
-            "Ich plane, worum Sie bitten, und gebe jeden Schritt einem Worker. Die Worker hier:",
-        )
-        return f"{beginning}\n{self._cards()}\n{self.adding()}"
+        said = "I plan what you ask for, and give each step to a worker."
+        said = self._in(said, "Ich plane, worum Sie bitten, und gebe jeden Schritt einem Worker.")
+        return f"{said} {self.workers()}"
 
     def workers(self) -> str:
         return f"{len(self._pool)} {self._in('workers', 'Worker')}:\n{self._cards()}\n{self.adding()}"
@@ -33,13 +32,9 @@ class About(Reading):
     def adding(self) -> str:
         if any(card.kind == "model" for card in self._pool):
             return self._in("To add a language model", "Ein weiteres Sprachmodell fügen Sie so hinzu") + _HOW
-        return (
-            self._in(
-                "There is no language model yet, which translating, writing and explaining need. To add one",
-                "Zum Übersetzen, Schreiben und Erklären fehlt noch ein Sprachmodell. So fügen Sie eines hinzu",
-            )
-            + _HOW
-        )
+        missing = "There is no language model yet, which translating, writing and explaining need. To add one"
+        fehlt = "Zum Übersetzen, Schreiben und Erklären fehlt noch ein Sprachmodell. So fügen Sie eines hinzu"
+        return self._in(missing, fehlt) + _HOW
 
     def both(self, one: str, other: str) -> str:
         return f"{one}\n{other}"
@@ -52,6 +47,8 @@ class About(Reading):
         return self._in("You are welcome.", "Gern geschehen.")
 
     def costs(self) -> str:
+        if self._given:
+            raise WorkerError("what the words ask the price of is the result of an earlier step")
         return self._in(
             "The tools here are free, and so are embedded models. A server's models cost what it charges; each run "
             "says what it took, and --max_cost_usd limits it.",

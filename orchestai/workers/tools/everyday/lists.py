@@ -31,6 +31,10 @@ _NUMBERS: dict[str, Callable[[Quantity], bool]] = {
 _SEPARATORS = (r"\n", r";", r",\s+")
 _AND = r"\s+(?:and|or|und|oder|&)\s+"
 _AND_FIRST = r"^(?:and|or|und|oder|&)\s+"
+_FURTHER_STEP = re.compile(
+    r"(?i)(?:then |dann )?(?:show|count|sort|reverse|find|give|take|add|join|remove|print|tell|return|pick|keep|zeige?|"
+    r"zähle?|sortiere?|nimm|gib|finde|entferne|addiere) (?:the|it|them|me|only|how|up|die|das|den|sie|es|mir|nur|wie)\b"
+)
 
 
 @v_args(inline=True)
@@ -50,6 +54,8 @@ class Lists(Arithmetic, Texts):
         mark = next((mark for mark in _SEPARATORS if re.search(mark, bare)), _AND)
         *parts, last = re.split(mark, bare)
         parts += re.split(_AND, re.sub(_AND_FIRST, "", last.strip()), maxsplit=1)
+        if any(map(_FURTHER_STEP.match, parts)):
+            raise WorkerError("what stands among the items is a further step")
         if len(parts) == 1 and all(map(self._is_number, bare.split())):
             parts = bare.split()
         elif mark == _AND:
