@@ -91,6 +91,21 @@ def test_langgraph(tmp_path):
     assert str(reason) == "the edges form a cycle"
 
 
+def test_own_plans_and_prepared_examples(tmp_path):
+    own = {
+        "instruction": "make tea",
+        "subtasks": [{"id": "w", "instruction": "boil"}, {"id": "p", "instruction": "pour", "depends_on": ["w"]}],
+        "seconds": {"w": 180},
+        "licence": "CC0",
+    }
+    write(tmp_path / "own.json", [own])
+    plan = only("orchestai", tmp_path / "own.json")
+    assert (plan.source, plan.licence, plan.edges) == ("own", "CC0", {("w", "p")})
+    prepare_plans(READERS["orchestai"], [tmp_path / "own.json"], CONFIG, tmp_path / "a.json", given=False)
+    prepare_plans(READERS["orchestai"], [tmp_path / "a.json"], CONFIG, tmp_path / "b.json", given=True)
+    assert load_training_data(tmp_path / "a.json", CONFIG) == load_training_data(tmp_path / "b.json", CONFIG)
+
+
 def test_a_task_is_on_one_side_whatever_its_source_and_spelling():
     tasks = [f"How to do thing {i}" for i in range(2000)]
     settings = TasksConfig(test_fraction=0.2, val_fraction=0.1)
