@@ -64,8 +64,8 @@ _ASKED = (
     "(for example `[1, 2, 3]` -> `6`)",
     "Write a function that makes the text lower case (for example `'Big Cat'` -> `'big cat'`), then splits it into "
     "words (for example `'big cat'` -> `['big', 'cat']`)",
-    "Write a function that finds the largest number (for example `[3, 9, 4]` -> `9`) and then subtracts 4 from it "
-    "(for example `9` -> `5`)",
+    "Write a function that splits the sentence into words (for example `'a bb c'` -> `['a', 'bb', 'c']`) and counts "
+    "them (for example `['a', 'bb', 'c']` -> `3`)",
 )
 """Instructions that the trained planner answers last; each step has an example, by which its workers are checked."""
 
@@ -95,6 +95,8 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
         UserError: a stage failed, or `output_dir` holds the stages of another configuration.
     """
     from orchestai.data.prepare import check_mixture
+    from orchestai.lm import weights
+    from orchestai.lm.local_models import SMOLLM2
     from orchestai.storage import artifacts
 
     check_mixture(config)
@@ -105,6 +107,9 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
     page = output_dir / "report.html"
 
     def collect() -> None:
+        for name, model in config.workers.models.items():
+            if model.name == SMOLLM2:  # converting it takes a gigabyte, which the last stage would add to its own
+                weights.source(model.name, config.workers.models_dir, f"workers.models.{name}.name")
         executions = LIVE_EXECUTIONS if live else EXECUTIONS
         run_async(run_collect(config, planner="reference", num_executions=executions, output_dir=logs))
 
