@@ -30,16 +30,18 @@ def files(patterns: tuple[str, ...]) -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in chain.from_iterable(map(ROOT.glob, patterns)))
 
 
-@pytest.mark.parametrize("page", files(PROSE))
-def test_names_paths_and_links_in_prose_are_there(page: str) -> None:
-    text = (ROOT / page).read_text()
-    imported = [f"{module}.{name}" for module, names in IMPORT.findall(text) for name in names.split(", ")]
-    paths = [path for path in PATH.findall(text) if not PLACEHOLDER.search(path)]
-    assert [name for name in [*NAME.findall(text), *imported] if not resolves(name)] == []
-    if page == "docs/architecture.md":
-        paths += [f"orchestai/{path}" for path in INSIDE.findall(text)]
-    assert [path for path in paths if not any(ROOT.glob(path.rstrip("/")))] == []
-    assert [link for link in LINK.findall(text) if not (ROOT / page).parent.joinpath(link).exists()] == []
+def test_names_paths_and_links_in_prose_are_there() -> None:
+    absent = []
+    for page in files(PROSE):
+        text = (ROOT / page).read_text()
+        imported = [f"{module}.{name}" for module, names in IMPORT.findall(text) for name in names.split(", ")]
+        paths = [path for path in PATH.findall(text) if not PLACEHOLDER.search(path)]
+        if page == "docs/architecture.md":
+            paths += [f"orchestai/{path}" for path in INSIDE.findall(text)]
+        absent += [(page, name) for name in [*NAME.findall(text), *imported] if not resolves(name)]
+        absent += [(page, path) for path in paths if not any(ROOT.glob(path.rstrip("/")))]
+        absent += [(page, link) for link in LINK.findall(text) if not (ROOT / page).parent.joinpath(link).exists()]
+    assert absent == []
 
 
 def test_what_call_trees_name_is_defined_where_they_say() -> None:
@@ -64,12 +66,12 @@ def test_the_site_is_made_without_a_warning(tmp_path: Path) -> None:
     assert all(word in index for word in ("advantag", "receipt", "orchestr"))
 
 
-@pytest.mark.parametrize("script", files(SCRIPTS))
-def test_what_scripts_import_is_there(script: str) -> None:
+def test_what_scripts_import_is_there() -> None:
     """Type checking and most tests do not reach them."""
-    imports = [node for node in ast.walk(ast.parse((ROOT / script).read_text())) if isinstance(node, ast.ImportFrom)]
-    names = [f"{node.module}.{alias.name}" for node in imports for alias in node.names]
-    assert [name for name in names if name.startswith("orchestai") and not resolves(name)] == []
+    nodes = [(script, node) for script in files(SCRIPTS) for node in ast.walk(ast.parse((ROOT / script).read_text()))]
+    imports = [(script, node) for script, node in nodes if isinstance(node, ast.ImportFrom)]
+    names = [(script, f"{node.module}.{alias.name}") for script, node in imports for alias in node.names]
+    assert [one for one in names if one[1].startswith("orchestai") and not resolves(one[1])] == []
 
 
 def resolves(name: str) -> bool:

@@ -31,22 +31,20 @@ def test_all_code_is_a_snippet() -> None:
     assert [*code_elsewhere()] == []
 
 
-@pytest.mark.parametrize("snippet", [one for one in SNIPPETS if one.how == "tested"], ids=str)
-def test_a_named_test_is_there_and_runs_what_the_snippet_runs(snippet: Snippet) -> None:
-    text = (ROOT / snippet.what).read_text()
-    assert "def test_" in text
-    for command in snippet.commands:
-        verb = next((word for word in command[1:] if re.fullmatch(r"[a-z][a-z_/-]+(\.py)?", word)), "")
-        stem = Path(verb).stem.split("_")[0].split("-")[0]
-        assert stem in text, f"{snippet.what} runs no {' '.join(command[:2])}"
+def test_a_named_test_is_there_and_runs_what_the_snippet_runs() -> None:
+    for snippet in [one for one in SNIPPETS if one.how == "tested"]:
+        text = (ROOT / snippet.what).read_text()
+        assert "def test_" in text, snippet
+        for command in snippet.commands:
+            verb = next((word for word in command[1:] if re.fullmatch(r"[a-z][a-z_/-]+(\.py)?", word)), "")
+            stem = Path(verb).stem.split("_")[0].split("-")[0]
+            assert stem in text, f"{snippet}: {snippet.what} runs no {' '.join(command[:2])}"
 
 
-@pytest.mark.parametrize("snippet", [one for one in SNIPPETS if one.how and one.language == "bash"], ids=str)
-def test_commands_that_run_elsewhere_are_spelled_as_the_program_reads_them(snippet: Snippet) -> None:
+def test_commands_that_run_elsewhere_are_spelled_as_the_program_reads_them() -> None:
     """An option or a setting that was renamed is found without the data that the command needs."""
-    for command in snippet.commands:
-        if command[0] != "orchestai":
-            continue
+    elsewhere = [one for one in SNIPPETS if one.how and one.language == "bash"]
+    for command in [one for snippet in elsewhere for one in snippet.commands if one[0] == "orchestai"]:
         named, given = read_command(command[1:])
         overrides = [word for word in given if re.match(r"[a-z_]+\.[\w.]+=", word)]
         of_agents = named == "agents" or any(word.startswith("configs/agents/") for word in command)
@@ -72,19 +70,19 @@ def test_python_runs(snippet: Snippet, tmp_path: Path, monkeypatch: pytest.Monke
     exec(compile(snippet.text, str(snippet), "exec"), vars(sys.modules["snippet"]))
 
 
-@pytest.mark.parametrize("snippet", [one for one in HERE if one.language in ("yaml", "json", "toml", "jinja")], ids=str)
-def test_settings_and_data_are_read(snippet: Snippet, tmp_path: Path) -> None:
-    if snippet.language == "json":
-        assert json.loads(snippet.text)
-    elif snippet.language == "jinja":
-        assert Environment().from_string(snippet.text).render(inputs={}).strip()
-    elif snippet.language == "toml":
-        assert pytest.importorskip("tomllib").loads(snippet.text)
-    else:
-        known = yaml.safe_load(snippet.text)
-        (tmp_path / "config.yaml").write_text(snippet.text)
-        loaded = load_config(tmp_path / "config.yaml", []).model_dump()
-        assert known.keys() <= loaded.keys()
+def test_settings_and_data_are_read(tmp_path: Path) -> None:
+    for snippet in HERE:
+        if snippet.language == "json":
+            assert json.loads(snippet.text), snippet
+        elif snippet.language == "jinja":
+            assert Environment().from_string(snippet.text).render(inputs={}).strip(), snippet
+        elif snippet.language == "toml":
+            assert pytest.importorskip("tomllib").loads(snippet.text), snippet
+        elif snippet.language == "yaml":
+            known = yaml.safe_load(snippet.text)
+            (tmp_path / "config.yaml").write_text(snippet.text)
+            loaded = load_config(tmp_path / "config.yaml", []).model_dump()
+            assert known.keys() <= loaded.keys(), snippet
 
 
 @pytest.mark.parametrize("snippet", [one for one in HERE if one.language == "bash"], ids=str)

@@ -78,14 +78,6 @@ async def test_a_sample_depends_on_attempt_and_words_but_not_on_its_batch(make):
     assert len({tuple(acts[0].completion.tolist()) for acts in together}) > 1
 
 
-async def test_log_probabilities_are_those_of_the_tokens_after_the_extended_prompt(make, policy):
-    acts = await _talk(make())
-    with torch.no_grad():
-        scores = policy.score([act.prompt for act in acts], [act.completion for act in acts], 1.0)
-    for act, logp, mask in zip(acts, scores.logp, scores.mask, strict=True):
-        torch.testing.assert_close(logp[mask], act.logp, rtol=1e-4, atol=1e-5)
-
-
 async def test_an_engine_that_fails_fails_all_that_wait_and_no_later_act(make, policy):
     class Broken:
         async def generate(self, prompts, seeds, settings):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import dataclasses
-import math
 from collections.abc import Sequence
 
 import pytest
@@ -201,18 +199,6 @@ def test_a_shared_model_learns_the_mean_of_its_roles(models: dict[str, nn.Module
     assert same(gradients(model, alone), gradients(model, loss))  # type: ignore[arg-type]
 
 
-def test_a_reward_that_is_no_number_is_refused() -> None:
-    class Broken(Pairs):
-        async def judge(self, task: Task, history: History) -> Judgment:
-            return Judgment(math.nan)
-
-    def chat_model(role: str) -> FixedChatModel:
-        return FixedChatModel(role, [1], [2, 0], torch.zeros(2))
-
-    with pytest.raises(ValueError, match="nan"):
-        asyncio.run(Broken(JointArgs(), None).run(TASK, AttemptContext(TASK, chat_model)))  # type: ignore[arg-type]
-
-
 @pytest.fixture(scope="module")
 def comlrl(models: dict[str, nn.Module]):
     """CoMLRL's trainer of the two models."""
@@ -247,87 +233,3 @@ def test_comlrl_is_ours_with_its_defects(comlrl, models: dict[str, nn.Module]) -
         for defect in every:  # none of them explains the difference without the others
             partly = magrpo_loss(models[role], PROMPTS[role], COMPLETIONS[role], REWARDS, **{**every, defect: False})
             assert not same(gradients(models[role], partly), found)
-
-
-class Tree(JointWorkflow):
-    """Two turns: what is said goes on after what was said before, and is worth a number of its own."""
-
-    roles = ("left", "right")
-
-    def prompts(self, task: Task) -> Sequence[str]:
-        return ("", "")
-
-    async def judge(self, task: Task, history: History) -> Judgment:
-        return Judgment(worth(*history[-1]))
-
-    def transition(self, task: Task, history: History) -> Sequence[str]:
-        return history[-1]
-
-
-LETTERS = {"left": "abc", "right": "xyz"}
-
-
-def worth(left: str, right: str) -> float:
-    return float(sum(ord(letter) * 7**place for place, letter in enumerate(left + right)))
-
-
-class LetterChatModel:
-    """Says what it read and a letter: at first the k-th, afterwards the next of those that are left."""
-
-    policy, trainable = "p", False
-
-    def __init__(self, role: str, k: int, later: list[str]) -> None:
-        self._first = LETTERS[role][k]
-        self._later = later
-
-    async def say(self, messages: Sequence[Message], max_new_tokens: int | None) -> Act:
-        before = messages[-1]["content"]
-        return Act(before + (self._later.pop(0) if before else self._first), True, 1)
-
-
-def our_returns(mode: str) -> dict[tuple[str, str], list[float]]:
-    """By role and text, sorted."""
-
-    def agents(k: int) -> AttemptContext:
-        later = {role: list(letters * 3) for role, letters in LETTERS.items()}
-        return AttemptContext(TASK, lambda role: LetterChatModel(role, k, later[role]))
-
-    group = [agents(k) for k in range(3)]
-    workflow = Tree(JointArgs(num_turns=2, joint_mode=mode), None)  # type: ignore[arg-type]
-    asyncio.run(workflow.run_group(TASK, group))
-    found: dict[tuple[str, str], list[float]] = {}
-    for conversation in (conversation for attempt in group for conversation in attempt.conversations):
-        for act in conversation.acts:
-            assert act.reward is not None
-            found.setdefault((conversation.role, act.text), []).append(act.reward)
-    return {key: sorted(some) for key, some in found.items()}
-
-
-@pytest.mark.parametrize(("mode", "texts"), [("aligned", 2 * (3 + 9)), ("cross", 2 * (3 + 27))])
-def test_comlrl_grows_the_same_tree(comlrl, mode: str, texts: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    roles, seen = list(LETTERS), dict[tuple[str, str], list[float]]()
-
-    def generate(agent, items, agent_idx, external_prompts=None, **_):
-        said = [(external_prompts or "") + letter for letter in LETTERS[roles[agent_idx]]]
-        return {"prompts": [""], "completions": [said], "said": said}
-
-    def update(agent_idx: int, samples) -> None:
-        for sample in samples:
-            for said, credited in zip(sample.completions_data["said"], sample.returns, strict=True):
-                seen.setdefault((roles[agent_idx], said), []).append(credited)
-
-    settings = dataclasses.replace(comlrl.args, num_turns=2, joint_mode=mode, early_termination_threshold=None)
-    replaced = {
-        "args": settings,
-        "reward_func": lambda left, right: [worth(left[0], right[0])],
-        "external_transition": lambda agent_completions, **_: list(agent_completions),
-        "_generate_completions_with_external_prompts": generate,
-        "_pack_completions_for_buffer": lambda data: data,
-        "_update_from_samples": update,
-    }
-    for name, value in replaced.items():
-        monkeypatch.setattr(comlrl, name, value)
-    comlrl._train_step_returns({"prompt": ""})
-    ours = our_returns(mode)
-    assert sum(map(len, ours.values())) == texts
-    assert {key: pytest.approx(sorted(some)) for key, some in seen.items()} == ours

@@ -158,14 +158,6 @@ def test_a_run_that_changes_no_weight_says_so_and_fails(tmp_path, capsys):
     assert result.output.count("no weight changed") == 1
 
 
-def test_an_attempt_that_spends_its_budget_has_failed(tmp_path):
-    sample.trainer(tmp_path, sample.settings(budget={"turns": 2})).train()
-    row = sample.rows(tmp_path)[0]
-    assert row["budget_exceeded"] == 1
-    assert row["reward"] == 0
-    assert row["turns"] == 2
-
-
 def test_who_spends_the_budget_is_worth_less_than_who_is_wrong(tmp_path):
     """Worth 0, it was above a wrong answer where these have -1."""
     sample.trainer(tmp_path, sample.settings(), workflow_class=sample.Spender).train()

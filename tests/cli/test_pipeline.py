@@ -83,40 +83,6 @@ def test_every_command_hands_over_to_the_next(place):
     assert workflow["subtasks"]
 
 
-OWN_WORKERS = """
-from orchestai.workers.base import WorkerError
-from orchestai.workers.tools import calculator, stdlib_search
-
-def searched(request):
-    return stdlib_search.answer(request)
-
-async def computed(request):
-    if not any(word.isdigit() for word in request.instruction.split()):
-        raise WorkerError("no number")
-    return calculator.answer(request)
-"""
-
-
-@needs_encoder
-@pytest.mark.slow
-def test_a_planner_learns_from_functions_of_a_users_own(place, tmp_path):
-    """An own worker could be run, but not trained on."""
-    (tmp_path / "own_workers.py").write_text(OWN_WORKERS)
-    config = CONFIG % (place / "tasks.jsonl")
-    for tool, function in {"stdlib_search": "searched", "calculator": "computed"}.items():
-        config = config.replace(f"kind: tool, tool: {tool}", f"kind: function, function: 'own_workers:{function}'")
-    (tmp_path / "config.yaml").write_text(config)
-    run("collect", "--num_executions", 90, cwd=tmp_path)
-    run("prepare", cwd=tmp_path)
-    examples = json.loads((tmp_path / "training_data.json").read_text())
-    assert all(example["rewards"]["success"] == 1.0 for example in examples)
-    run("train-phase1", "--epochs", 1, cwd=tmp_path)
-    workflow, _ = json.JSONDecoder().raw_decode(
-        run("plan", "Write `task_func(x)`: sort it.", "--checkpoint", "checkpoints/phase1_best.pth", cwd=tmp_path)
-    )
-    assert {subtask["worker"] for subtask in workflow["subtasks"]} <= {"search", "sums"}
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

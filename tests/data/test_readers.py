@@ -5,18 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections import Counter
 
 import pytest
 from typer.testing import CliRunner
 
 from orchestai.cli import app
-from orchestai.config import Config, TasksConfig
+from orchestai.config import Config
 from orchestai.data.prepare_plans import prepare_plans
 from orchestai.data.readers import READERS, find_reader
 from orchestai.data.readers.plan import SourcePlan, UnusablePlanError
 from orchestai.data.training_file import load_training_data
-from orchestai.tasks.splits import part_of
 from support.repository import REPOSITORY
 from support.training.plan_files import BREAK, only, write
 
@@ -104,23 +102,6 @@ def test_own_plans_and_prepared_examples(tmp_path):
     prepare_plans(READERS["orchestai"], [tmp_path / "own.json"], CONFIG, tmp_path / "a.json", given=False)
     prepare_plans(READERS["orchestai"], [tmp_path / "a.json"], CONFIG, tmp_path / "b.json", given=True)
     assert load_training_data(tmp_path / "a.json", CONFIG) == load_training_data(tmp_path / "b.json", CONFIG)
-
-
-def test_a_task_is_on_one_side_whatever_its_source_and_spelling():
-    tasks = [f"How to do thing {i}" for i in range(2000)]
-    settings = TasksConfig(test_fraction=0.2, val_fraction=0.1)
-    splits = Counter(part_of(task, settings) for task in tasks)
-    assert splits["test"] / 2000 == pytest.approx(0.2, abs=0.03)
-    assert splits["validation"] / 1600 == pytest.approx(0.1, abs=0.03)
-    assert [part_of(f"  {t.upper()}.\n", settings) for t in tasks] == [part_of(t, settings) for t in tasks]
-
-
-def test_each_fold_tests_other_tasks_and_together_all():
-    folds = [TasksConfig(test_fraction=0.2, test_fold=fold) for fold in range(5)]
-    for i in range(500):
-        assert [part_of(f"How to do thing {i}", fold) for fold in folds].count("test") == 1
-    with pytest.raises(ValueError, match="test_fold=5"):
-        TasksConfig(test_fraction=0.2, test_fold=5)
 
 
 def test_the_command_writes_examples_and_counts_what_it_left_out(tmp_path):

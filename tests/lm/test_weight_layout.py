@@ -6,12 +6,10 @@ import platform
 
 import pytest
 import torch
-from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from orchestai.lm import sampling
 from orchestai.lm.causal import CausalPolicy
-from orchestai.lm.sampling import blocked_weights, has_blocks
 from support.models.architectures import SIZE, model_of
 
 PROMPTS = [torch.arange(first, first + 7) for first in (1, 1, 20)]
@@ -32,24 +30,6 @@ def llama() -> LlamaForCausalLM:
     model = model_of(LlamaConfig(**SIZE, num_key_value_heads=2, attention_bias=True))
     assert isinstance(model, LlamaForCausalLM)
     return model
-
-
-def changed(model: nn.Module) -> list[str]:
-    return [name for name, module in model.named_modules() if "forward" in vars(module)]
-
-
-@pytest.mark.parametrize("rows", [1, 2, 8, 33])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("bias", [False, True])
-@torch.no_grad()
-def test_products_are_the_same_up_to_rounding(rows: int, dtype: torch.dtype, bias: bool) -> None:
-    torch.manual_seed(0)
-    layer = nn.Sequential(nn.Linear(96, 70, bias=bias)).to(dtype)
-    states = torch.randn(1, rows, 96, dtype=dtype)
-    plain = layer(states)
-    with blocked_weights(layer):
-        assert changed(layer) == (["0"] if has_blocks(dtype) else [])
-        torch.testing.assert_close(layer(states), plain, atol=1e-5 if dtype == torch.float32 else 2e-2, rtol=0)
 
 
 def test_completions_are_those_of_plain_weights(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,21 +47,6 @@ def agrees(code: str, name: str, function, cases: list[tuple[object, ...]]) -> b
         return False
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "Sure!\n```python\ndef step(x):\n    return x * 2\n```\nThis doubles it.",
-        "```\ndef step(x):\n    return x * 2\n```",
-        "```python\ndef double(x):\n    return x * 2\n```",
-        "def step(x):\n    return x * 2",
-        "```python\ndef step(x):\n    return x * 2\n\nprint(step(2)",
-        "```python\nprint('no function')\n```\nbetter:\n```python\ndef step(x):\n    return x * 2\n```",
-    ],
-)
-def test_code_is_taken_from_a_chat_reply(reply: str) -> None:
-    assert run(Chat().answers(Request("double it", STEP), reply)[0], "step", 4) == 8
-
-
 def test_the_role_and_the_inputs_reach_the_model_where_text_is_wanted() -> None:
     request = Request("Summarise the notes.", role="You are brief.", inputs={"1": "long notes"})
     for asked in (Chat(), Complete()):

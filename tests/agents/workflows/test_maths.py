@@ -51,13 +51,3 @@ async def test_the_reference_answer_never_steers_the_loop(sandbox):
         *(("verifier", 0), ("verifier", 1), ("verifier", 0)),
     ]
     assert episode.metrics["total_iterations"] == 3
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["", "\x00\x1b[0m", "<python>while True: pass</python>", "<tool_call>{</tool_call>", "<python>1/0</python>"],
-)
-async def test_whatever_roles_write_is_a_zero_at_worst(sandbox, words):
-    episode = await play(sandbox, [words] * 4, [words] * 4, max_refinement_iterations=2, max_tool_calls=1)
-    assert episode.outcome == Scored(0.0)
-    assert episode.metrics["verifier_accuracy"] == 0

@@ -140,11 +140,3 @@ async def test_a_critic_that_sees_false_citations_has_the_report_written_anew(sa
     assert "[77] there is no such passage" in checked
     assert "[2] Tokyo Skytree" in checked
     assert "[77] does not exist" in episode.trajectories[2].transcript[3][1]
-
-
-@pytest.mark.parametrize("words", ["", "\x00\x7f", "[" * 3000, "<search></search>", "<question></question>"])
-async def test_whatever_roles_write_is_a_zero_at_worst(sandbox, words):
-    episode = await research(sandbox, [words] * 2, [words] * 2, words, [words] * 9)
-    assert episode.outcome == Scored(0.0)
-    found = await search(sandbox, [words] * 2, [words] * 9, [words] * 2)
-    assert found.outcome == Scored(0.0)

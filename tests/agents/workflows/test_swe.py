@@ -88,15 +88,6 @@ async def test_the_validator_sees_a_regression_but_no_hidden_test(sandbox, sampl
     assert episode.outcome == Scored(0.0)
 
 
-@pytest.mark.parametrize(
-    "words", ["", "\x00\x02", "--- a\n+++ b\n@@ -1 +1 @@\n", "<<<<<<< SEARCH\n=======\n>>>>>>> REPLACE"]
-)
-async def test_whatever_roles_write_is_a_zero_at_worst(sandbox, sample, words):
-    episode = await play(sandbox, sample, [words, words], [words, words], analyser=words)
-    assert episode.outcome == Scored(0.0)
-    assert episode.metrics["validator_accuracy"] == 0
-
-
 async def test_a_patch_cannot_change_what_judges_it(sandbox, sample):
     """It weakens the tests, tells pytest to run none, and overwrites unittest; the issue stays unresolved."""
     weak = block("tests/test_words.py", 'self.assertEqual(slug("Hello World"), "hello-world")\n', "pass\n")

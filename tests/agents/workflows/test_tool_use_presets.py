@@ -5,8 +5,6 @@ from typer.testing import CliRunner
 from orchestai.agents.tools import open_index
 from orchestai.cli.agents import agents
 
-PRESETS = ("tool_use", "tool_use_small", "tool_use_nq", "tool_use_hotpotqa")
-
 
 def test_a_corpus_is_indexed_from_the_command_line(repository, tmp_path):
     corpus, folder = repository / "data" / "agents" / "corpus.jsonl", tmp_path / "index"

@@ -17,7 +17,6 @@ from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.planner.language.plan_text import write_plan
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.language.prompt import PromptWriter
-from orchestai.planner.language.tiny import tiny_tokenizer as learned_tokenizer
 from orchestai.tasks.task import Task
 from orchestai.types import SampleSpec
 from orchestai.workers.pool import worker_cards
@@ -106,24 +105,6 @@ def test_a_model_that_writes_a_plan_is_understood(folder):
     plan = read([])
     assert plan.decisions.completion.tolist() == [end]
     assert "no subtask" in plan.error
-
-
-def test_a_learned_vocabulary_has_a_token_for_every_choice():
-    settings = config("tiny", tiny={"vocab_size": 400})
-    cards = worker_cards(settings.workers)
-    tokenizer = learned_tokenizer(settings.planner, cards, ["sort the list, then count it"] * 9, Path())
-    workflow = Workflow(
-        [
-            Subtask(id="1", instruction="sort the list", task_type="list", worker="sums", fallback=("words",)),
-            Subtask(id="2", instruction="count it", task_type="list", worker="words", depends_on=("1",)),
-        ]
-    )
-    text = write_plan(workflow, "", "whole").text
-    ids = tokenizer(text).input_ids
-    assert tokenizer.decode(ids) == text
-    choices = {'","task_type":"list', '","worker":"sums","fallback":[', '"words"', '],"depends_on":[', "1"}
-    assert choices <= set(map(tokenizer.decode, ids))
-    assert len(ids) < 40
 
 
 @pytest.mark.parametrize("lora", [None, {"rank": 2}], ids=["whole", "adapters"])

@@ -7,10 +7,8 @@ import torch
 from orchestai.data.readers.plan import SourcePlan, SourceStep
 from orchestai.data.training_file import save_training_data
 from orchestai.planner.language.checkpoint import open_language_planner
-from orchestai.planner.language.plan_text import read_plan, write_plan
 from orchestai.training.supervised.tokenized_examples import tokenize
 from orchestai.training.supervised.train import train
-from orchestai.workflow import Subtask, Workflow
 from support.training.language_phase1 import config
 
 BARE = {"assign": False, "quote": "own", "max_new_tokens": 96}
@@ -26,23 +24,6 @@ def example(edges: str, *, given: bool = False, task: str = "make tea"):
 def planner(settings):
     torch.manual_seed(0)
     return open_language_planner(settings.planner, settings.workers, ["make tea", *STEPS])
-
-
-def test_a_plan_without_workers_is_written_and_read_back():
-    settings = config(language=BARE)
-    workflow = Workflow(
-        [Subtask(id="1", instruction="boil water"), Subtask(id="2", instruction="pour", depends_on=("1",))]
-    )
-    text = write_plan(workflow, "make tea", "own").text
-    assert text == (
-        '{"subtasks":[{"id":1,"instruction":"boil water","depends_on":[]},'
-        '{"id":2,"instruction":"pour","depends_on":[1]}]}'
-    )
-    read = read_plan(text, "make tea", ["words"], settings.planner)
-    assert read.whole
-    assert read.workflow == workflow
-    named = text.replace('"depends_on":[]', '"worker":"nobody","depends_on":[]')
-    assert read_plan(named, "make tea", ["words"], settings.planner).workflow == workflow
 
 
 def test_every_token_is_learned_and_a_step_comes_after_what_it_needs():

@@ -25,14 +25,6 @@ def test_it_finds_the_chances_that_plans_were_drawn_by() -> None:
     assert (confidence(others) - chance).abs().mean() < 0.03
 
 
-def test_its_mean_is_the_share_of_right_plans() -> None:
-    """So it holds for any logistic regression with an intercept."""
-    confidence = PlanConfidence()
-    features, right, _ = sample(300, 2)
-    confidence.fit(features, right)
-    torch.testing.assert_close(confidence(features).mean(), right.float().mean(), atol=1e-3, rtol=0)
-
-
 def test_what_is_nearly_sure_is_told_from_what_is_unsure_though_both_are_learned_at_once() -> None:
     """A suite whose plans are right in 98 of 100 was thought right in 91 beside styles of whose plans a third is."""
     generator = torch.Generator().manual_seed(5)
