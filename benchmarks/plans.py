@@ -7,8 +7,8 @@ DATA holds the folders `worfbench`, `asynchow` and `break` with the published fi
 split by their words, so that no task is on two sides, whatever its source. A seed is also a fold: each keeps another
 fifth of the tasks for tests, so there are five at most. Per seed, one planner is trained on AsyncHow and all sources
 of WorFBench together (`plans`), another on AsyncHow with its ordering constraints stated, as the benchmark's own
-prompts have them (`stated`), and, where they are asked for, others on Break with its references as numbers (`break`)
-or in words (`break-worded`); with `--plans`, on so many plans of each, drawn by lot. Each is taken as it is after its
+prompts have them (`stated`), and, where it is asked for, another on Break (`break`); with `--plans`, on so many plans
+of each, drawn by lot. Each is taken as it is after its
 last epoch and judged, as the floors are, on the tasks of its fold. The plans of all folds together give the means and
 the bootstrapped intervals. What is finished in the output folder is kept: interrupt and repeat the command to
 continue.
@@ -41,7 +41,6 @@ TRAININGS: dict[str, tuple[int, tuple[tuple[str, str], ...]]] = {
     "plans": (8, (("asynchow", "asynchow"), ("worfbench", "worfbench"))),
     "stated": (12, (("asynchow-stated", "asynchow"),)),
     "break": (8, (("break", "break"),)),
-    "break-worded": (8, (("break-worded", "break"),)),
 }
 """What is trained together: epochs, and readers, each with the folder that it reads."""
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "plans.yaml"

@@ -24,7 +24,7 @@ from rich.table import Table
 
 from benchmarks.plans import trained
 from orchestai.config import Config, load_config
-from orchestai.data.augment import exchange_phrases, exchange_surroundings
+from orchestai.data.augment import exchange_phrases
 from orchestai.data.prepare_plans import read_plans
 from orchestai.data.readers import READERS
 from orchestai.data.training_file import TrainingExample, save_training_data
@@ -78,8 +78,7 @@ def scores_of(size: int, seed: int, examples: Sequence[TrainingExample], config:
     settings = settings.model_copy(update={"num_epochs": epochs, "seed": seed})
     training = config.training.model_copy(update={"phase1_supervised": settings})
     config = config.model_copy(update={"training": training})
-    phrases = exchange_phrases(chosen, settings.mixture_augmentations * size // len(to_learn), seed=seed)
-    exchanged = exchange_surroundings(phrases, chosen, seed=seed)
+    exchanged = exchange_phrases(chosen, settings.mixture_augmentations * size // len(to_learn), seed=seed)
     data = output / f"{size}-{seed}.json"
     save_training_data(data, [*chosen, *exchanged, *validation], config)
     trained(config, data, output / f"{size}-{seed}")

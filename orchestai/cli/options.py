@@ -94,7 +94,7 @@ RunReplies = Annotated[bool, flag("run_replies", "Judge replies that are program
 def read_table(paths: list[Path], reader: str, columns: list[str] | None, cards: Path | None = None) -> OutcomeTable:
     """The outcomes of all files; says what was left out."""
     from orchestai.data.tables import read_cards, read_outcome_table
-    from orchestai.data.tables.long_form import parse_columns
+    from orchestai.data.tables.readers import parse_columns
 
     outcomes = read_outcome_table(paths, reader, parse_columns(columns or []))
     if cards is not None:

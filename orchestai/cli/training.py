@@ -183,8 +183,8 @@ def prepare_plans(
         str,
         typer.Option(
             "--from",
-            help="What the files are: worfbench, worfbench-tools, asynchow, asynchow-stated, break, break-worded, "
-            "orchestai, langgraph-json, instructions, or a reader of your own, MODULE:FUNCTION.",
+            help="What the files are: worfbench, worfbench-tools, asynchow, asynchow-stated, break, orchestai, "
+            "instructions, or a reader of your own, MODULE:FUNCTION.",
         ),
     ],
     words: Annotated[

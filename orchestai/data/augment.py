@@ -6,7 +6,6 @@ worker reads, so a worker that was right for one wording may be wrong for anothe
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -17,49 +16,6 @@ from orchestai.data.training_file import TrainingExample
 from orchestai.tasks.suites import step_catalogs
 from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Subtask
-
-_SURROUNDINGS_SHARE = 1 / 3
-"""Of the examples, those that get another beginning, and those that get another end."""
-_SENTENCE_END = re.compile(r"[.!?:;]+[\"')\]]*\s+|\n+")
-
-
-def exchange_surroundings(
-    examples: Sequence[TrainingExample], others: Sequence[TrainingExample], *, seed: int
-) -> list[TrainingExample]:
-    """The examples, some with the sentences before their steps, or behind them, of another example's.
-
-    Args:
-        examples: whose steps have places in the instruction.
-        others: whose sentences are taken, where they are to learn from.
-    """
-    rng = Random(seed)
-    known = [one for one in others if one.split == "train" and one.spans]
-    found = []
-    for example in examples:
-        if example.spans and known:
-            before, text, behind = _parts(example)
-            first = _parts(rng.choice(known))[0] if rng.random() < _SURROUNDINGS_SHARE else before
-            last = _parts(rng.choice(known))[2] if rng.random() < _SURROUNDINGS_SHARE else behind
-            text += " " if last and not text[-1].isspace() else ""
-            further = len(first) - len(before)
-            places = zip(example.workflow.subtasks, example.spans, strict=True)
-            moved = {subtask.id: {"span": (start + further, end + further)} for subtask, (start, end) in places}
-            workflow = example.workflow.replace(moved)
-            varied = {"instruction": first + text + last, "workflow": workflow, "augmented": True}
-            example = example.model_copy(update=varied)
-        found.append(example)
-    return found
-
-
-def _parts(example: TrainingExample) -> tuple[str, str, str]:
-    """The sentences before those with steps, these, and the sentences behind them."""
-    text, first = example.instruction, min(start for start, _ in example.spans)
-    last = max(end for _, end in example.spans)
-    begins = max((found.end() for found in _SENTENCE_END.finditer(text, 0, first)), default=0)
-    found = _SENTENCE_END.search(text, last)
-    ends = found.end() if found else len(text)
-    return text[:begins], text[begins:ends], text[ends:]
-
 
 _SHARE = 0.5
 """Of a plan's steps that may get other words, those that do."""

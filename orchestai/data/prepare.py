@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,14 +13,14 @@ from pydantic import ValidationError
 from rich.table import Table
 
 from orchestai.config import Config, TasksConfig
-from orchestai.data.augment import augment, exchange_phrases, exchange_surroundings
+from orchestai.data.augment import augment, exchange_phrases
 from orchestai.data.prepare_plans import read_plans
 from orchestai.data.readers import READERS
-from orchestai.data.step_attempts import fit_estimate, type_of
+from orchestai.data.step_attempts import fit_estimate
 from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
 from orchestai.errors import UserError, first_problem
 from orchestai.estimate.plan_options import plan_options
-from orchestai.estimate.pool_estimate import FEWEST, PoolEstimate
+from orchestai.estimate.pool_estimate import PoolEstimate
 from orchestai.execution.log import read_log
 from orchestai.execution.record import ExecutionRecord, SubtaskRecord, measured_in
 from orchestai.execution.reward import RewardForm, reward_form
@@ -35,49 +33,11 @@ from orchestai.tasks.instructions import NAME, folder
 from orchestai.tasks.splits import divide, place
 from orchestai.workflow import Subtask, Workflow, WorkflowError
 
-_PAIRS, _TOGETHER, _CERTAIN = 3, 0.1, 3.0
-"""Most pairs; by how much of a success one must be better, and by how many standard errors above what was expected."""
-
-
-Pair: TypeAlias = tuple[PoolEstimate, tuple[int, int]]
-"""Two workers who go together: an estimate learned from plans of theirs alone, and their places in the pool."""
-
-
-def find_pairs(records: Sequence[ExecutionRecord], estimate: PoolEstimate, config: Config) -> list[Pair]:
-    """Pairs whose plans succeed clearly above what is expected of independent workers, the clearest ones first."""
-    place = {name: number for number, name in enumerate(estimate.workers)}
-    row = {key: n for n, key in enumerate(zip(estimate.known.texts, estimate.known.task_types, strict=True))}
-    steps = estimate.steps(estimate.known, 0 * estimate.tried, 0 * estimate.won)  # had nothing like it been attempted
-    above: dict[frozenset[str], list[tuple[ExecutionRecord, float]]] = defaultdict(list)
-    for record in (record for record in records if record.outcome == "scored" and len(record.subtasks) > 1):
-        asked = [(row.get((s.instruction, type_of(s, record.instruction)), -1), s.workers) for s in record.subtasks]
-        if all(n >= 0 and place.keys() >= set(names) for n, names in asked):
-            right = math.prod(steps[n].asking([place[name] for name in names])[0] for n, names in asked)
-            expected = float(estimate.before.apply(np.array([right]))[0])
-            first = frozenset(names[0] for _, names in asked)  # who follows depends on who failed
-            above[first].append((record, record.success - expected))
-    found = []
-    for pair in combinations(estimate.workers, 2):
-        theirs = [one for first, those in above.items() if first <= set(pair) for one in those]
-        of_task: dict[str, float] = defaultdict(float)
-        for record, more in theirs:
-            of_task[record.instruction] += more
-        error = math.sqrt(sum(more**2 for more in of_task.values()))
-        if len(theirs) >= FEWEST and sum(of_task.values()) > _CERTAIN * error:
-            found.append((sum(of_task.values()) / error, pair, [record for record, _ in theirs]))
-    clearest = sorted(found, key=lambda one: -one[0])[:_PAIRS]
-    fitted = [(fit_estimate(theirs, config), (place[a], place[b])) for _, (a, b), theirs in clearest]
-    return [(own, both) for own, both in fitted if own is not None]
-
 
 def staffed(
-    examples: Sequence[TrainingExample],
-    estimate: PoolEstimate,
-    reward: RewardForm | None,
-    longest: int,
-    pairs: Sequence[Pair] = (),
+    examples: Sequence[TrainingExample], estimate: PoolEstimate, reward: RewardForm | None, longest: int
 ) -> list[TrainingExample]:
-    """The examples with the estimate's workers for their steps, or with a pair's, where these are clearly better.
+    """The examples with the estimate's workers for their steps.
 
     Plans that failed get workers, too. Examples with steps that the estimate knows too little of stay as they are.
 
@@ -85,23 +45,15 @@ def staffed(
         reward: of phase 2; None: success alone counts.
         longest: most workers to ask for one step.
     """
-    everybody = tuple(range(len(estimate.workers)))
-    pools = [(PoolOutlook(known), allowed) for known, allowed in ((estimate, everybody), *pairs)]
+    pool, everybody = PoolOutlook(estimate), range(len(estimate.workers))
 
     def staff(example: TrainingExample) -> TrainingExample:
-        plan = Plan(workflow=example.workflow, raw_valid=True, confidence=1.0)
-        chosen, most = example, -math.inf
-        for pool, allowed in pools:
-            outlook = pool.of(plan, example.instruction)
-            if outlook is None:
-                continue
-            options = plan_options(outlook.steps, allowed, longest)
-            worth = expected_reward(options, pool.estimate, reward)
-            best = int(np.argmax(worth))
-            if worth[best] > most + _TOGETHER:
-                chosen = example.model_copy(update={"workflow": outlook.with_workers(options.workers[best])})
-                most = float(worth[best])
-        return chosen
+        outlook = pool.of(Plan(workflow=example.workflow, raw_valid=True, confidence=1.0), example.instruction)
+        if outlook is None:
+            return example
+        options = plan_options(outlook.steps, everybody, longest)
+        best = int(np.argmax(expected_reward(options, estimate, reward)))
+        return example.model_copy(update={"workflow": outlook.with_workers(options.workers[best])})
 
     return [staff(example) for example in examples]
 
@@ -260,10 +212,10 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
 
     For each task the best execution is kept: the highest score, then the cheapest, then fastest; whether tasks that
     none solved are kept is for `phase1_supervised.keep` to say. Targets name the workers of the highest expected reward
-    by all attempts, a pair's where two go together (`staffed`), or those whose answers counted where too few were
-    judged. At most `train_data_size` tasks are written, and `synthetic_augmentations` examples that vary them, beside
-    the plans of `mixture` and `mixture_augmentations` that vary these. All variations are for training. Nothing is
-    taken of tasks that are kept for tests, and nothing of those to validate on goes into the estimate.
+    by all attempts (`staffed`), or those whose answers counted where too few were judged. At most `train_data_size`
+    tasks are written, and `synthetic_augmentations` examples that vary them, beside the plans of `mixture` and
+    `mixture_augmentations` that vary these. All variations are for training. Nothing is taken of tasks that are kept
+    for tests, and nothing of those to validate on goes into the estimate.
 
     Raises:
         UserError: there is no log or no such mixture, nothing can be learned from, or the file cannot be written.
@@ -297,12 +249,10 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
     logged = [*examples, *added]
     if estimate is not None:
         reward = reward_form(config.rewards, config.training.phase2_rl, reference)
-        pairs = find_pairs(known, estimate, config)
-        logged = staffed(logged, estimate, reward, 1 + config.planner.max_fallbacks, pairs)
+        logged = staffed(logged, estimate, reward, 1 + config.planner.max_fallbacks)
     beside = _mixture(config, dropped)
     settings = config.training.phase1_supervised
-    phrases = exchange_phrases(beside, settings.mixture_augmentations, seed=settings.seed)
-    exchanged = exchange_surroundings(phrases, beside, seed=settings.seed)
+    exchanged = exchange_phrases(beside, settings.mixture_augmentations, seed=settings.seed)
     written = [*logged, *beside, *exchanged]
     splits = Counter(example.split for example in written)
     report = PrepareReport(

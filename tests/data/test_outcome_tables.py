@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from orchestai.data.tables import read_outcome_table
-from orchestai.data.tables.long_form import parse_columns
 from orchestai.data.tables.outcome_table import OutcomeTable
+from orchestai.data.tables.readers import parse_columns
 from orchestai.errors import UserError
 
 LONG = [

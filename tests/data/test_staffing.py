@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from orchestai.config import RewardsConfig, WorkersConfig
+from orchestai.config import RewardsConfig
 from orchestai.config.rl import RewardWeights
-from orchestai.data.prepare import find_pairs, staffed
+from orchestai.data.prepare import staffed
 from orchestai.data.step_attempts import fit_estimate
 from orchestai.data.training_file import TrainingExample
 from orchestai.estimate.pool_estimate import PoolEstimate
 from orchestai.execution.reward import RewardForm, reward_form
 from orchestai.workflow import Workflow
-from support.serving.logged_pool import INSTRUCTION, STEPS, logs, record, settings, subtask
+from support.serving.logged_pool import INSTRUCTION, STEPS, logs, settings
 
 WORTH = RewardsConfig(form="absolute")
 
@@ -65,28 +64,3 @@ def test_plans_that_failed_get_workers_and_steps_that_no_log_speaks_for_keep_the
     after = staffed([failed, unknown], estimate, None, 1)
     assert first_asked(after) == [["dear", "dear"], ["cheap", "cheap"]]
     assert after[1] == unknown
-
-
-def test_two_who_only_succeed_together_are_asked_together() -> None:
-    """Each of them alone is wrong beside everybody else, who are right in half of the cases; no estimate of independent
-    workers asks them."""
-    rng = np.random.default_rng(0)
-    names = ("left", "right", "other", "another")
-    pool = {
-        name: {"kind": "function", "function": "support.serving.contract_workers:good", "card": name} for name in names
-    }
-    config = settings().model_copy(update={"workers": WorkersConfig(pool=pool, cascade=[], cache_dir=None)})
-    records = []
-    for number in range(800):
-        workers = rng.choice(names, 2).tolist()
-        chance = 0.95 if set(workers) == {"left", "right"} else 0.0 if {"left", "right"} & set(workers) else 0.25
-        subtasks = [subtask(i, *one) for i, one in enumerate(zip(STEPS, workers, strict=True))]
-        records.append(record(subtasks, bool(rng.random() < chance), f"{number}. {INSTRUCTION}"))
-    independent = fit_estimate(records, config)
-    assert independent is not None
-    pairs = find_pairs(records, independent, config)
-    assert (0, 1) in [workers for _, workers in pairs]
-    [[first, second]] = first_asked(staffed([example("other", "other")], independent, None, 1, pairs))
-    assert {first, second} <= {"left", "right"}
-    others = [one for one in records if {s.worker for s in one.subtasks} <= {"other", "another"}]
-    assert find_pairs(others, independent, config) == []

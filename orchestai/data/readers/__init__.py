@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any, Literal
 
-from orchestai.data.readers import asynchow, own, qdmr, worfbench
+from orchestai.data.readers import own, published
 from orchestai.data.readers.plan import Reader
 from orchestai.errors import UserError
 from orchestai.names import find_object
 from orchestai.plugins import find_plugin, there_are
 
 READERS: dict[str, Reader] = {
-    "worfbench": worfbench.read,
-    "worfbench-tools": partial(worfbench.read, tools=True),
-    "asynchow": asynchow.read,
-    "asynchow-stated": partial(asynchow.read, stated=True),
-    "break": qdmr.read,
-    "break-worded": partial(qdmr.read, in_words=True),
+    "worfbench": published.read_worfbench,
+    "worfbench-tools": partial(published.read_worfbench, tools=True),
+    "asynchow": published.read_asynchow,
+    "asynchow-stated": partial(published.read_asynchow, stated=True),
+    "break": published.read_break,
     "orchestai": own.read_orchestai,
-    "langgraph-json": own.read_langgraph,
     "instructions": own.read_instructions,
 }
 
 
 def find_reader(name: str) -> Reader:
+    """A reader of plans by its name, as `named_reader`."""
+    return named_reader("readers", READERS, "--from", name)
+
+
+def named_reader(
+    group: Literal["readers", "table_readers"], own: Mapping[str, Callable[..., Any]], option: str, name: str
+) -> Any:
     """A built-in reader or one of an installed package by its name, or a user's own as `MODULE:FUNCTION`.
 
     The module may lie in the working directory.
@@ -31,17 +38,17 @@ def find_reader(name: str) -> Reader:
     Raises:
         UserError: there is no such reader.
     """
-    if name in READERS:
-        return READERS[name]
-    if (plugin := find_plugin("readers", name)) is not None:
+    if name in own:
+        return own[name]
+    if (plugin := find_plugin(group, name)) is not None:
         return plugin
     module, _, function = name.partition(":")
     if not module or not function:
-        raise UserError(f"--from: no reader {name!r}; {there_are('readers', READERS, name)}")
+        raise UserError(f"{option}: no reader {name!r}; {there_are(group, own, name)}")
     try:
-        reader: Reader = find_object(name)
+        reader = find_object(name)
     except (ImportError, AttributeError) as error:
-        raise UserError(f"--from: cannot load the reader {name!r}: {error}") from None
+        raise UserError(f"{option}: cannot load the reader {name!r}: {error}") from None
     if not callable(reader):
-        raise UserError(f"--from: {name!r} is no function that reads a path")
+        raise UserError(f"{option}: {name!r} is no function that reads a path")
     return reader

@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestai.config import Config, Phase1Config, PlannerConfig, TrainingConfig, WorkersConfig
 from orchestai.config.planner import NOTHING
-from orchestai.data.augment import augment, exchange_phrases, exchange_surroundings
+from orchestai.data.augment import augment, exchange_phrases
 from orchestai.data.prepare_plans import read_plans
 from orchestai.data.readers import READERS
 from orchestai.data.training_file import TrainingExample, load_training_data, save_training_data
@@ -28,7 +28,7 @@ SETTINGS: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-3, "lr_schedul
 _ORIGIN = {
     "composition": "generated from a grammar by this program; variations exchange steps",
     "instructions": "synthetic: written by a language model for this project under 31 style briefs; variations "
-    "exchange phrases and what is said around them",
+    "exchange phrases",
 }
 _COMPOSITION = "composition"
 _VARIED, _EXCHANGED = 5000, 4000
@@ -71,7 +71,7 @@ def base_examples(config: Config, data: Sequence[Path], seed: int) -> list[Train
         if task.reference is not None
     ]
     instructions = _for_training(read_plans(READERS[NAME], [folder()], config, given=False)[0])
-    exchanged = exchange_surroundings(exchange_phrases(instructions, _EXCHANGED, seed=seed), instructions, seed=seed)
+    exchanged = exchange_phrases(instructions, _EXCHANGED, seed=seed)
     varied = augment(compositions, _VARIED, evidence=None, seed=seed)
     further = _for_training(read_plans(READERS["orchestai"], data, config, given=False)[0])
     return [_untyped(example) for example in (*compositions, *varied, *instructions, *exchanged, *further)]
