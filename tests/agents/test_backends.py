@@ -11,7 +11,6 @@ import pytest
 from orchestai.errors import UserError
 from orchestai.lm.sampling import Completion
 from support.agents import sample
-from support.cluster.simulated import simulated_cluster
 from support.models import fake_vllm
 from support.models.language_model import save_tiny_model
 
@@ -51,23 +50,6 @@ def test_an_engine_follows_every_update_of_every_policy(tmp_path, folder, monkey
     else:
         assert "reload" not in engine.calls
     assert not list((tmp_path / "engine" / "sync").iterdir()), "no weights are left behind"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("policies", ["shared", "adapter"])
-def test_nodes_of_a_cluster_follow_every_update_of_every_policy(tmp_path, folder, policies):
-    """With an adapter per role, two groups of actors share the cluster."""
-    own = train(tmp_path / "own", folder, policies)
-    with simulated_cluster(2):
-        rows = train(tmp_path / "nodes", folder, policies, backend="ray", ray={"canary_tolerance": 1e-3})
-    assert len(rows) == len(own) == 2
-    for row, other in zip(rows, own, strict=True):
-        assert row["reward"] == pytest.approx(other["reward"])
-        assert row["grad_norm"] == pytest.approx(other["grad_norm"], rel=1e-2)
-        assert row["grad_norm"] > 0
-        assert row["canary_gap"] < 1e-4
-    assert not list((tmp_path / "nodes" / "sync").iterdir()), "no weights are left behind"
 
 
 def engine_modules(monkeypatch: pytest.MonkeyPatch, *engines: fake_vllm.Engine) -> None:
