@@ -67,7 +67,7 @@ CEILINGS = {
     "files": 470,
     "functions per 1,000 code lines": 106,
     "configuration keys": 288,
-    "test lines": 30620,
+    "test lines": 30540,
 }
 
 

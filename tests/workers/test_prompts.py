@@ -16,7 +16,6 @@ from orchestai.workers.prompting import source
 from orchestai.workers.prompting.prompts import SETS, Chat, Complete, make_head
 
 STEP = Signature("step", ("x",))
-VOWELS = Request("count its vowels (for example `'hello'` -> `2`)", STEP, (Example(("'hello'",), "2"),))
 
 
 def run(code: str, name: str, *args: object) -> object:
