@@ -19,8 +19,8 @@ from orchestai.config import PlannerConfig
 from orchestai.outcome import Unscorable
 from orchestai.planner.language.plan_text import read_plan
 from orchestai.rewards import answers, citations, maths
-from orchestai.sandbox import fences
 from orchestai.tasks.visible_examples import clean, parse_examples
+from orchestai.text import programs
 from orchestai.workers.base import Request, WorkerError
 from orchestai.workers.prompting.prompts import without_example
 from orchestai.workers.prompting.source import reply_program
@@ -48,8 +48,8 @@ def _reversed(text: str) -> None:
 
 
 PARSERS: dict[str, tuple[Callable[[str], object], list[str]]] = {
-    "fenced": (fences.fenced, ["```", "`", "\n", "\n ", "\ndef", "```py\n", "x"]),
-    "unfenced": (fences.unfenced, ["```", "\n", "(", "'''"]),
+    "fenced": (programs.fenced, ["```", "`", "\n", "\n ", "\ndef", "```py\n", "x"]),
+    "unfenced": (programs.unfenced, ["```", "\n", "(", "'''"]),
     "tagged": (lambda text: workflow.all_tagged(text, "a"), ["<a>", "</a>", "<A>", "<"]),
     "program": (workflow.program, ["```\n", "\n ", "(", "x\n"]),
     "tool calls": (lambda text: find_calls(text, []), ["<tool_call>", "</tool_call>", "{", '"a":', "["]),

@@ -16,8 +16,8 @@ from orchestai.config.section import Section
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.outcome import Outcome, Reward, RewardPart, Scored, Unscorable, reward_number
 from orchestai.sandbox import Sandbox
-from orchestai.sandbox.fences import fenced
 from orchestai.tasks.task import Task
+from orchestai.text.programs import fenced
 from orchestai.text.spoken import enclosed, spoken
 from orchestai.training.rl.rollouts.rows import rows_of
 from orchestai.types import Episode, TokenDecisions, Trajectory, Turn

@@ -19,9 +19,9 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Literal, NamedTuple, TypeAlias
 
-from orchestai.sandbox.fences import unfenced
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import Example
+from orchestai.text.programs import unfenced
 from orchestai.text.syntax import parse_literal, parse_python
 from orchestai.workers.base import Signature
 from orchestai.workflow import Subtask, Workflow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import logging
 import math
@@ -29,7 +28,6 @@ from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import Example, parse_calls
 from orchestai.text.spoken import spoken
-from orchestai.text.syntax import parse_python
 from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
 from orchestai.workers.circuit_breaker import answers_until
 from orchestai.workflow import Subtask, Workflow
@@ -389,11 +387,10 @@ class RunningWorkflow:
         if answer.passed_examples is not None:
             return answer.passed_examples
         try:
-            passed = await passes_examples(self.sandbox, answer.text, request.signature.name, request.examples)
+            return await passes_examples(self.sandbox, answer.text, request.signature.name, request.examples)
         except InfrastructureError as error:
             self._lose(error.kind, f"visible check: {error}")
             return None
-        return passed and not ignores_its_arguments(answer.text, request.signature.name)
 
     def _lose(self, kind: FaultKind, reason: str) -> None:
         """Note what is nobody's fault; the first counts."""
@@ -496,23 +493,3 @@ def _problem(outcome: Outcome, report: Report | None) -> str | None:
     if report is not None:
         return report.reason or None
     return outcome.reason if isinstance(outcome, Unscorable) else None
-
-
-def ignores_its_arguments(code: str, function: str) -> bool:
-    """Whether a function with parameters reads none of them, so that it meets an example by chance at most."""
-    try:
-        top = parse_python(code).body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return False
-    renamed = {
-        ast.unparse(one): ast.unparse(node.value)
-        for node in top
-        if isinstance(node, ast.Assign)
-        for one in node.targets
-    }
-    named = {node.name: node for node in top if isinstance(node, ast.FunctionDef)}
-    if (found := named.get(renamed.get(function, function))) is None:
-        return False
-    arguments = {one.arg for one in ast.walk(found.args) if isinstance(one, ast.arg)}
-    read = {one.id for part in found.body for one in ast.walk(part) if isinstance(one, ast.Name)}
-    return bool(arguments) and not read & {*arguments, "locals", "vars", "eval", "exec"}

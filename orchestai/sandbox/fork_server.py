@@ -6,6 +6,7 @@ import json
 import os
 import re
 import secrets
+import select
 import shutil
 import signal
 import socket
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -55,7 +57,7 @@ sys.exit(main(json.loads(settings)))
 of the server have one thread, programs are to find the random state of seed 0, and it takes longer than a test."""
 _SEALED = 1 | 2 | 4 | 8
 """F_SEAL_SEAL, _SHRINK, _GROW and _WRITE: a program must not change the file that its tests are read from."""
-_START_TIMEOUT_S, _TO_END_S = 600.0, 10.0
+_START_TIMEOUT_S, _TO_END_S, _LOOK_EVERY_MS = 600.0, 10.0, 1000
 _UIDS = range(61000, 65534)
 """Users that nobody is; where the server is root, each slot's programs run as one of them. Servers choose at random, so
 that those of several sandboxes on a machine hardly share one, and the limit on its processes."""
@@ -214,11 +216,15 @@ class ForkServer:
         )
 
     def _await_slots(self) -> None:
+        give_up = time.monotonic() + _START_TIMEOUT_S
         try:
             for channel, reader in zip(self._channels, self._readers, strict=True):
-                channel.settimeout(_START_TIMEOUT_S)
+                signs = select.poll()
+                signs.register(channel, select.POLLIN)
+                while not signs.poll(_LOOK_EVERY_MS):
+                    if not self.alive() or time.monotonic() > give_up:  # what it started may hold the channel open
+                        raise ChannelClosedError("nothing was heard of it")
                 hello, _ = reader.read()
-                channel.settimeout(None)
                 if "failed" in hello:
                     raise UserError(f"sandbox: {hello['failed']}; install it or take it out of sandbox.preload")
                 if "unable" in hello:

@@ -12,15 +12,16 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.sandbox.fences import unfenced
 from orchestai.sandbox.fork_server import ForkServer, SlotLostError
 from orchestai.sandbox.inside import AGREEING
 from orchestai.sandbox.levels import Level, Strictness, choose_level, refusal
 from orchestai.sandbox.packages import Packages, find_packages
 from orchestai.sandbox.program import OPEN_REFUSED, Isolation, Limits, OpenVerdicts, Program, Report, TestVerdict
 from orchestai.sandbox.static.modes import objection_to_copies, only_calls_and_compares
-from orchestai.sandbox.static.test_discovery import free_names, helper_tests, list_tests, names_of, packed, with_given
+from orchestai.sandbox.static.test_discovery import helper_tests, list_tests, names_of, packed, with_given
 from orchestai.tasks.suites import ANSWER_PACKAGES, PROGRAM_PACKAGES
+from orchestai.text.programs import unfenced
+from orchestai.text.syntax import free_names
 
 _SEEN = (*PROGRAM_PACKAGES, "math_verify", "antlr4", "pytest", "pip")
 """What suites name, what `math_reward_fn` runs in the sandbox, what runs the tests of repositories, and a command."""

@@ -1,12 +1,17 @@
-"""Parsing of Python source, by as many threads as there are."""
+"""Parsing of Python source, by as many threads as there are, and the names that it uses."""
 
 from __future__ import annotations
 
 import ast
+import builtins
 import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, overload
 
 _ONE_AT_A_TIME = threading.Lock()
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @overload
@@ -36,3 +41,40 @@ def parse_literal(source: str) -> Any:
         SyntaxError, ValueError, TypeError, MemoryError, RecursionError: as `ast.literal_eval`.
     """
     return ast.literal_eval(parse_python(source.lstrip(" \t"), "eval"))
+
+
+@lru_cache(maxsize=16)
+def parsed(source: str) -> tuple[ast.Module, Mapping[type, Sequence[Any]]]:
+    """The syntax tree of a source, and its nodes by their classes. Raises SyntaxError, ValueError."""
+    tree = parse_python(source)
+    kinds = defaultdict(list)
+    nodes: list[ast.AST] = [tree]
+    for node in nodes:  # as `ast.walk` does, in less time
+        kinds[type(node)].append(node)
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if type(value) is list:
+                nodes += [item for item in value if isinstance(item, ast.AST)]
+            elif isinstance(value, ast.AST):
+                nodes.append(value)
+    return tree, kinds
+
+
+@lru_cache(maxsize=1024)
+def free_names(source: str) -> tuple[str, ...]:
+    """Names that a source uses and nowhere binds, without builtins: its tests expect them of the program. Raises
+    SyntaxError: `source` is not Python."""
+    used: set[str] = set()
+    bound = set(dir(builtins)) | {"__file__"}
+    _, nodes = parsed(source)
+    for node in nodes[ast.Name]:
+        (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+    bound.update(node.name for kind in (*DEFINITIONS, ast.ExceptHandler) for node in nodes[kind] if node.name)
+    bound.update(node.arg for node in nodes[ast.arg])
+    bound.update(map(bound_name, nodes[ast.alias]))
+    return tuple(sorted(used - bound))
+
+
+def bound_name(alias: ast.alias) -> str:
+    """The name that an import binds."""
+    return alias.asname or alias.name.partition(".")[0]

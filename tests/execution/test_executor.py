@@ -11,7 +11,7 @@ import pytest
 
 from orchestai.config import ExecutionConfig, TasksConfig
 from orchestai.errors import FaultKind, InfrastructureError
-from orchestai.execution.running_workflow import JudgingExecutor, Terms, ignores_its_arguments
+from orchestai.execution.running_workflow import JudgingExecutor, Terms
 from orchestai.outcome import Scored, Unscorable
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Limits, Program, Report, Sandbox
@@ -251,18 +251,3 @@ async def test_a_program_that_does_not_do_what_the_task_shows_is_put_together_of
     execution = await executor(sandbox, scripts).run(task, steps, terms=Terms(checks_whole=True))
     assert execution.does_as_shown is shown
     assert [result.worker for result in execution.results] == ["first", "good" if shown else "first"]
-
-
-@pytest.mark.parametrize(
-    ("code", "blind"),
-    [
-        ("def f(x):\n    return True", True),
-        ("def g(x):\n    'x'\n    return 4\nf = g", True),
-        ("def f(x):\n    return x", False),
-        ("def f(*x):\n    return [1 for _ in x]", False),
-        ("def f():\n    return 1", False),
-        ("f = abs", False),
-    ],
-)
-def test_a_function_that_reads_no_argument_is_right_by_chance(code, blind):
-    assert ignores_its_arguments(code, "f") == blind

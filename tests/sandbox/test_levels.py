@@ -91,6 +91,18 @@ async def test_examples_compare_types_too(sandbox, result, passes):
     assert await passes_examples(sandbox, "def step(x):\n    return x == 1", "step", [example]) is passes
 
 
+@pytest.mark.parametrize(
+    ("code", "passes"),
+    [
+        ("def step(*x):\n    return [True for _ in x]", True),
+        ("def step(x):\n    return [True]", False),
+        ("def other(x):\n    'x'\n    return [True]\nstep = other", False),
+    ],
+)
+async def test_a_function_that_reads_no_argument_is_right_by_chance(sandbox, code, passes):
+    assert await passes_examples(sandbox, code, "step", [Example(("1",), "[True]")]) is passes
+
+
 async def test_examples_that_cannot_be_judged_are_no_verdict():
     broken = Sandbox(workers=1)
     broken.close()

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestai.sandbox import fences
 from orchestai.tasks.composition.generate import OPERATIONS
 from orchestai.tasks.visible_examples import Example
+from orchestai.text.programs import parses
 from orchestai.workers.base import Request, Signature
 from orchestai.workers.prompting import source
 from orchestai.workers.prompting.prompts import SETS, Chat, Complete, make_head
@@ -61,4 +61,4 @@ def test_the_role_and_the_inputs_reach_the_model_where_text_is_wanted() -> None:
 def test_any_reply_to_any_instruction_gives_a_program_that_parses(reply: str, instruction: str) -> None:
     """A model may write anything; the head alone must always be a program."""
     request = Request(instruction, STEP, (Example(('\'a"""\\n\'',), "2"),))
-    assert fences.parses(Complete().answers(request, reply)[0])
+    assert parses(Complete().answers(request, reply)[0])

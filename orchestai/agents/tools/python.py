@@ -6,7 +6,8 @@ from typing import Any
 
 from orchestai.agents.tools.tool import CallFailedError
 from orchestai.errors import InfrastructureError
-from orchestai.sandbox import Program, Sandbox, fences
+from orchestai.sandbox import Program, Sandbox
+from orchestai.text.programs import unfenced
 
 _RUN = """\
 import ast
@@ -48,7 +49,7 @@ class Python:
             CallFailedError: it printed nothing, or did not end well; the message says how, after what it printed.
             InfrastructureError: the sandbox could not run it.
         """
-        report = await self._sandbox.arun(Program(_RUN.format(code=fences.unfenced(code)), _TEST, "run", "sealed"))
+        report = await self._sandbox.arun(Program(_RUN.format(code=unfenced(code)), _TEST, "run", "sealed"))
         if report.status in ("infra_error", "broken", "refused"):
             raise InfrastructureError("sandbox", f"sandbox: {report.status}: {report.reason}")
         (test,) = report.tests

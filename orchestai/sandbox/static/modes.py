@@ -19,8 +19,9 @@ from functools import lru_cache
 from typing import Any
 
 from orchestai.sandbox.inside import words
-from orchestai.sandbox.static.test_discovery import ALIASES, DEFINITIONS, free_names, parsed
+from orchestai.sandbox.static.test_discovery import ALIASES
 from orchestai.sandbox.static.watched import mentions, names_from
+from orchestai.text.syntax import DEFINITIONS, free_names, parsed
 
 _STATELESS_MODULES = words("unittest math cmath bisect heapq itertools collections copy functools string typing")
 _PLAIN_MODULES = _STATELESS_MODULES | words(

@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import importlib
 import marshal
 import sys
 import textwrap
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
 
 from orchestai.sandbox.inside.ipc.wire import Suite
 from orchestai.sandbox.program import Isolation
 from orchestai.sandbox.static.watched import rest_on_helpers, watched
-from orchestai.text.syntax import parse_python
+from orchestai.text.syntax import DEFINITIONS, bound_name, free_names, parse_python, parsed
 
 ALIASES = {"np": "numpy", "pd": "pandas", "plt": "matplotlib.pyplot", "sns": "seaborn"}
 """Names that mean these modules, whatever a program makes of them."""
-DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
-
-@lru_cache(maxsize=16)
-def parsed(source: str) -> tuple[ast.Module, Mapping[type, Sequence[Any]]]:
-    """The syntax tree of a source, and its nodes by their classes. Raises SyntaxError, ValueError."""
-    tree = parse_python(source)
-    kinds = defaultdict(list)
-    nodes: list[ast.AST] = [tree]
-    for node in nodes:  # as `ast.walk` does, in less time
-        kinds[type(node)].append(node)
-        for name in node._fields:
-            value = getattr(node, name, None)
-            if type(value) is list:
-                nodes += [item for item in value if isinstance(item, ast.AST)]
-            elif isinstance(value, ast.AST):
-                nodes.append(value)
-    return tree, kinds
 
 
 @lru_cache(maxsize=1024)
@@ -71,7 +50,7 @@ def packed(source: str, names: tuple[str, ...], entry_point: str, isolation: Iso
     modules -= {"unittest", "this", "antigravity"}
     sets = {node.attr for node in nodes[ast.Attribute] if isinstance(node.ctx, ast.Store)}
     imports = [alias for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names]
-    bound = tuple(_bound(alias) for alias in imports if alias.name != "*")
+    bound = tuple(bound_name(alias) for alias in imports if alias.name != "*")
     parts = tuple(sorted(modules)), tuple(sorted(meant.items())), tuple(sorted(sets)), bound
     return marshal.dumps(tuple(Suite(source, code, names, *parts)))
 
@@ -95,7 +74,7 @@ def with_given(source: str, given: str, entry_point: str) -> str:
     free = {*free_names(source)} - {entry_point}
     head = []
     for node in _statements(given):
-        bound = {_bound(one) for one in ast.walk(node) if isinstance(one, ast.alias)}
+        bound = {bound_name(one) for one in ast.walk(node) if isinstance(one, ast.alias)}
         if isinstance(node, DEFINITIONS) and node.name != entry_point:
             bound = {node.name}
         elif not isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign)):
@@ -136,7 +115,7 @@ def _meant(source: str, free: Collection[str]) -> dict[str, tuple[str, str]]:
 def names_of(given: str, entry_point: str) -> tuple[str, ...]:
     """What the source that begins a program defines or imports, beside the entry point."""
     nodes = _statements(given)
-    found = {_bound(one) for node in nodes for one in ast.walk(node) if isinstance(one, ast.alias)}
+    found = {bound_name(one) for node in nodes for one in ast.walk(node) if isinstance(one, ast.alias)}
     found |= {node.name for node in nodes if isinstance(node, DEFINITIONS)}
     return tuple(sorted(found - {entry_point}))
 
@@ -148,26 +127,6 @@ def _statements(given: str) -> list[ast.stmt]:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
     return []
-
-
-@lru_cache(maxsize=1024)
-def free_names(source: str) -> tuple[str, ...]:
-    """Names that a source uses and nowhere binds, without builtins: its tests expect them of the program. Raises
-    SyntaxError: `source` is not Python."""
-    used: set[str] = set()
-    bound = set(dir(builtins)) | {"__file__"}
-    _, nodes = parsed(source)
-    for node in nodes[ast.Name]:
-        (used if isinstance(node.ctx, ast.Load) else bound).add(node.id)
-    bound.update(node.name for kind in (*DEFINITIONS, ast.ExceptHandler) for node in nodes[kind] if node.name)
-    bound.update(node.arg for node in nodes[ast.arg])
-    bound.update(map(_bound, nodes[ast.alias]))
-    return tuple(sorted(used - bound))
-
-
-def _bound(alias: ast.alias) -> str:
-    """The name that an import binds."""
-    return alias.asname or alias.name.partition(".")[0]
 
 
 def _methods(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> tuple[bool, dict[str, None]]:

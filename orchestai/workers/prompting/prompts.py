@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
-from orchestai.sandbox import fences
 from orchestai.tasks.visible_examples import Example
+from orchestai.text.programs import programs
 from orchestai.text.syntax import parse_literal
 from orchestai.workers.base import Request, Signature
 from orchestai.workers.generation import Prompt
@@ -246,7 +246,7 @@ class Complete:
         if request.signature is None:
             return [reply.strip()]
         head = _head(request, request.signature)
-        wholes = [code for code in fences.programs(reply, head.name) if f"def {head.name}" in code]
+        wholes = [code for code in programs(reply, head.name) if f"def {head.name}" in code]
         if wholes:  # the server did not take up the reply's start
             return [_usable("", code, request.signature) for code in wholes]
         return [_usable(head.code, _INDENT + reply, request.signature)]
@@ -277,7 +277,7 @@ class Chat:
     def answers(self, request: Request, reply: str) -> list[str]:
         if request.signature is None:
             return [reply.strip()]
-        found = fences.programs(reply, request.signature.name, len(request.signature.parameters))
+        found = programs(reply, request.signature.name, len(request.signature.parameters))
         return [_usable("", code, request.signature) for code in found or [reply]]
 
 

@@ -6,10 +6,9 @@ import ast
 import re
 from collections.abc import Sequence
 
-from orchestai.sandbox.fences import binds, fenced, find_method, is_test, longest_program, parses, takes
-from orchestai.sandbox.static.test_discovery import free_names
 from orchestai.tasks.source_code import names, parse
-from orchestai.text.syntax import parse_python
+from orchestai.text.programs import binds, fenced, find_method, is_test, longest_program, parses, takes
+from orchestai.text.syntax import free_names, parse_python
 
 IMPORTS: dict[str, str] = {
     "math": "import math",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestai.config import Config
-from orchestai.sandbox import fences
+from orchestai.text.programs import fenced
 from orchestai.workers.prompting import source
 
 
@@ -18,4 +18,4 @@ def with_tools_alone(config: Config) -> Config:
 
 def hand_on(instruction: str) -> str:
     """The program that the instruction is."""
-    return source.with_imports(fences.fenced(instruction) or instruction)
+    return source.with_imports(fenced(instruction) or instruction)

@@ -8,9 +8,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestai.sandbox.static.test_discovery import free_names
 from orchestai.text.spoken import enclosed, spoken
-from orchestai.text.syntax import parse_python
+from orchestai.text.syntax import free_names, parse_python
 
 _MOST_PARSED = 200_000
 """Characters, over all ends of a program that are tried: about a tenth of a second."""
