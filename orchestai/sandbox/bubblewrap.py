@@ -99,7 +99,12 @@ def find_bubblewrap() -> str | None:
 
 def _file_system(mounts: Sequence[tuple[Path, Path]], etc: Path, empty: Path) -> list[str]:
     """Options that put together what is seen; see `Bubblewrap.command`."""
-    folders = _libraries()
+    bases = {os.path.abspath(base) for base in (sys.base_prefix, sys.base_exec_prefix)}
+    libraries = {Path(base, name) for base in bases for name in ("lib", "lib64", "share/zoneinfo")}
+    folders: list[Path] = []  # with the standard library and the interpreter's shared ones, but for those in others
+    for folder in sorted(libraries, key=lambda path: (len(path.parts), path)):
+        if folder.is_dir() and not _covered(folder) and not any(folder.is_relative_to(other) for other in folders):
+            folders.append(folder)
     prefix = Path(os.path.abspath(sys.prefix))
     files = [*_executables(), prefix / "pyvenv.cfg", *([lib] if (lib := prefix / "lib64").is_symlink() else [])]
     files = [path for path in files if not _covered(path)]
@@ -133,17 +138,6 @@ def _file_system(mounts: Sequence[tuple[Path, Path]], etc: Path, empty: Path) ->
 
 def _covered(path: Path) -> bool:
     return any(path.is_relative_to(folder) for folder in _SYSTEM)
-
-
-def _libraries() -> list[Path]:
-    """Folders with the standard library and the shared libraries of the interpreter, but for those in others."""
-    bases = {os.path.abspath(base) for base in (sys.base_prefix, sys.base_exec_prefix)}
-    folders = {Path(base, name) for base in bases for name in ("lib", "lib64", "share/zoneinfo")}
-    kept: list[Path] = []
-    for folder in sorted(folders, key=lambda path: (len(path.parts), path)):
-        if folder.is_dir() and not _covered(folder) and not any(folder.is_relative_to(other) for other in kept):
-            kept.append(folder)
-    return kept
 
 
 def _executables() -> Iterator[Path]:

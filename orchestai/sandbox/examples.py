@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 
 from orchestai.outcome import judged
@@ -10,7 +9,7 @@ from orchestai.sandbox.program import Program
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.tasks.visible_examples import Example
 from orchestai.text.programs import parses
-from orchestai.text.syntax import parse_python
+from orchestai.text.syntax import ignores_its_arguments
 
 _HEAD = """\
 import unittest
@@ -54,21 +53,3 @@ async def passes_examples(sandbox: Sandbox, code: str, function: str, examples: 
     report = await sandbox.arun(Program(code, example_tests(function, examples), function, "sealed"))
     judged(report.outcome())
     return report.success
-
-
-def ignores_its_arguments(code: str, function: str) -> bool:
-    """Whether a function with parameters reads none of them, so that it meets an example by chance at most. Raises as
-    `parse_python`."""
-    top = parse_python(code).body
-    renamed = {
-        ast.unparse(one): ast.unparse(node.value)
-        for node in top
-        if isinstance(node, ast.Assign)
-        for one in node.targets
-    }
-    named = {node.name: node for node in top if isinstance(node, ast.FunctionDef)}
-    if (found := named.get(renamed.get(function, function))) is None:
-        return False
-    arguments = {one.arg for one in ast.walk(found.args) if isinstance(one, ast.arg)}
-    read = {one.id for part in found.body for one in ast.walk(part) if isinstance(one, ast.Name)}
-    return bool(arguments) and not read & {*arguments, "locals", "vars", "eval", "exec"}

@@ -115,6 +115,7 @@ class ForkServer:
         descriptors = [channel.fileno() for channel in theirs]
         try:
             self._process = self._start(descriptors, preload, bubblewrap, packages or Packages())
+            self.pid = self._process.pid
         except BaseException:
             shutil.rmtree(self._home, ignore_errors=True)
             raise
@@ -129,10 +130,6 @@ class ForkServer:
         except BaseException:
             self.close()
             raise
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     def alive(self) -> bool:
         return self._process.poll() is None

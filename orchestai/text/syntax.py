@@ -78,3 +78,21 @@ def free_names(source: str) -> tuple[str, ...]:
 def bound_name(alias: ast.alias) -> str:
     """The name that an import binds."""
     return alias.asname or alias.name.partition(".")[0]
+
+
+def ignores_its_arguments(code: str, function: str) -> bool:
+    """Whether a function with parameters reads none of them, so that it meets an example by chance at most. Raises as
+    `parse_python`."""
+    top = parse_python(code).body
+    renamed = {
+        ast.unparse(one): ast.unparse(node.value)
+        for node in top
+        if isinstance(node, ast.Assign)
+        for one in node.targets
+    }
+    named = {node.name: node for node in top if isinstance(node, ast.FunctionDef)}
+    if (found := named.get(renamed.get(function, function))) is None:
+        return False
+    arguments = {one.arg for one in ast.walk(found.args) if isinstance(one, ast.arg)}
+    read = {one.id for part in found.body for one in ast.walk(part) if isinstance(one, ast.Name)}
+    return bool(arguments) and not read & {*arguments, "locals", "vars", "eval", "exec"}

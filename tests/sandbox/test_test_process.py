@@ -114,7 +114,7 @@ def test_one_process_runs_the_self_contained_tests_of_many_programs(sandbox):
         (UNREADABLE, case("task_func()")),
         ("import tarfile\ndef task_func(): raise tarfile.TarError", case("task_func()")),
         ("def task_func(): pass", case("import os\ntask_func()")),
-        ("def task_func(): pass", case("task_func()\nfor i in range(60_000_000): pass")),
+        ("def task_func(): pass", case("task_func()\nfor i in range(150_000_000): pass")),
     ],
     ids=[
         "gone",

@@ -7,6 +7,7 @@ import importlib
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from .. import words
@@ -80,7 +81,10 @@ def put_together(facts: Any) -> BaseException | None:
                     setattr(error, attribute, value)
                 except (AttributeError, TypeError, ValueError):
                     error.__dict__[attribute] = value
-        return error if _says(error) == text else _saying(cls, error, text)
+        with suppress(Exception):
+            if str(error) == text:
+                return error
+        return _saying(cls, error, text)
     return None
 
 
@@ -93,13 +97,6 @@ def _class(module: str, name: str) -> type[BaseException] | None:
     else:
         cls = getattr(sys.modules.get(module), name, None) if top not in _NEVER and not top.startswith("_") else None
     return cls if isinstance(cls, type) and issubclass(cls, BaseException) and cls.__module__ == module else None
-
-
-def _says(error: BaseException) -> str | None:
-    try:
-        return str(error)
-    except Exception:
-        return None
 
 
 def _saying(cls: type[BaseException], error: BaseException, text: str) -> BaseException:

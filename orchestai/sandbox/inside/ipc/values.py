@@ -37,7 +37,8 @@ _ALLOWED = {
     for name in names.split()
 }
 _CONSTRUCTORS = frozenset(_ALLOWED.values())
-_BASES: tuple[Any, ...] = (int, float, str, bytes, list, tuple, dict, set, frozenset)
+_ITEMS: tuple[Any, ...] = (list, tuple, set, frozenset)
+_BASES: tuple[Any, ...] = (int, float, str, bytes, dict, *_ITEMS)
 _BY_TEXT = {
     "UUID": "uuid",
     "ZoneInfo": "zoneinfo",
@@ -152,7 +153,11 @@ class _Pickler(pickle.Pickler):
             return rebuild, ("plain", _VIEWS[cls](value))
         for base in _BASES:
             if issubclass(cls, base):
-                return rebuild, ("plain", _content(value, base))
+                if base is dict:
+                    content: Any = dict(dict.items(value))
+                else:
+                    content = base(base.__iter__(value)) if base in _ITEMS else base.__getnewargs__(value)[0]
+                return rebuild, ("plain", content)
         raise NotPlainError(f"an object of {cls} is no plain data")
 
 
@@ -178,15 +183,6 @@ def _nan(name: Any) -> float:
     if type(name) is not str or name not in _WITH_NAN:
         raise NotPlainError("a reference to something that is not in the answer")
     return _nans().get(name, math.nan)
-
-
-def _content(value: Any, base: Any) -> Any:
-    """What the `base` part of a value of a subclass holds."""
-    if base is dict:
-        return dict(dict.items(value))
-    if base in (list, tuple, set, frozenset):
-        return base(base.__iter__(value))
-    return base.__getnewargs__(value)[0]
 
 
 class _Primitive(pickle.Unpickler):

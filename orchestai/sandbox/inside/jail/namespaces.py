@@ -101,7 +101,16 @@ class NamespaceJail(Jail):
                 os.chdir("/")
                 for disk in reversed(self._disks):
                     system.unmount(disk)
-            self._mount_disks()
+            # Empty disks; /tmp has one where the interpreter lies in it, which then stays there.
+            options = f"size={self._limits['file_mb']}m,nr_inodes={_INODES},mode=1777"
+            for disk in self._disks:
+                flags = system.MS_NOSUID | system.MS_NODEV | (system.MS_NOEXEC if disk == _SHARED_MEMORY else 0)
+                system.mount("scratch", disk, "tmpfs", flags, options)
+            for name, descriptor in self._in_tmp:
+                os.mkdir(f"{_TMP}/{name}")
+                os.chmod(f"{_TMP}/{name}", 0o755)
+                system.mount(f"/proc/self/fd/{descriptor}", f"{_TMP}/{name}", None, system.MS_BIND | system.MS_REC)
+            self._mounted = [_state(disk) for disk in self._disks]
             self._settle(self._home)
             is_new = True
         return is_new
@@ -134,18 +143,6 @@ class NamespaceJail(Jail):
             return super().fork(body, keep)
         finally:
             system.setns(self._own_pids, system.CLONE_NEWPID)
-
-    def _mount_disks(self) -> None:
-        """Empty disks; /tmp has one where the interpreter lies in it, which then stays there."""
-        options = f"size={self._limits['file_mb']}m,nr_inodes={_INODES},mode=1777"
-        for disk in self._disks:
-            flags = system.MS_NOSUID | system.MS_NODEV | (system.MS_NOEXEC if disk == _SHARED_MEMORY else 0)
-            system.mount("scratch", disk, "tmpfs", flags, options)
-        for name, descriptor in self._in_tmp:
-            os.mkdir(f"{_TMP}/{name}")
-            os.chmod(f"{_TMP}/{name}", 0o755)
-            system.mount(f"/proc/self/fd/{descriptor}", f"{_TMP}/{name}", None, system.MS_BIND | system.MS_REC)
-        self._mounted = [_state(disk) for disk in self._disks]
 
     def _confine(self) -> None:
         system.unshare(system.CLONE_NEWNS)

@@ -44,27 +44,21 @@ class Shares:
                     os.setpriority(os.PRIO_PROCESS, thread, nice)
         self._nice = nice
         groups = {session: thread for thread, session in running if session not in self._sessions}
-        if len(groups) > 1 or (running and len(running) > len(self._own_cores())):
-            self._keep_together([os.getpid(), *facts])
-        for thread in groups.values() if len(groups) > 1 else ():
-            _make_group_nice(thread, _niceness(len(groups)))
+        cores = self._cores or os.sched_getaffinity(0)  # those that this process had before it was kept on one
+        if len(groups) > 1 or len(running) > len(cores):
+            self._cores = cores
+            core = sorted(self._cores)[os.getpid() % len(self._cores)]
+            for thread in (os.getpid(), *facts):
+                with suppress(OSError):
+                    os.sched_setaffinity(thread, {core})
+        for thread in groups.values() if len(groups) > 1 else ():  # the kernel may want us to come again
+            with suppress(OSError), open(f"/proc/{thread}/autogroup", "wb", buffering=0) as file:
+                file.write(b"%d" % _niceness(len(groups)))
 
     def close(self) -> None:
         """Let this process run wherever it may again."""
         if self._cores:
             os.sched_setaffinity(0, self._cores)
-
-    def _own_cores(self) -> set[int]:
-        """Those that this process had before it was kept on one."""
-        return self._cores or os.sched_getaffinity(0)
-
-    def _keep_together(self, threads: list[int]) -> None:
-        """On one core, and what they begin from now on."""
-        self._cores = self._own_cores()
-        core = sorted(self._cores)[os.getpid() % len(self._cores)]
-        for thread in threads:
-            with suppress(OSError):
-                os.sched_setaffinity(thread, {core})
 
 
 def _niceness(count: int) -> int:
@@ -84,9 +78,3 @@ def _state_and_session(pid: int, thread: int) -> tuple[bytes, int] | None:
         fields = file.read().rpartition(b")")[2].split()
         return fields[0], int(fields[3])
     return None
-
-
-def _make_group_nice(process: int, nice: int) -> None:
-    """Of the process's session; the kernel may want us to come again."""
-    with suppress(OSError), open(f"/proc/{process}/autogroup", "wb", buffering=0) as file:
-        file.write(b"%d" % nice)

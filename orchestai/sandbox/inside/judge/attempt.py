@@ -81,12 +81,9 @@ class TestProcess:
     def __init__(self, jail: Jail) -> None:
         self._jail = jail
         self.peak_bytes = 0
-        self._forgotten()
-
-    def _forgotten(self) -> None:
         self.pid: int | None = None
         self._orders: Any = None
-        self.busy, self.is_new, self.waits = False, True, False
+        self.forget()
 
     def fileno(self) -> int:
         """Becomes readable when it is done, or ends."""
@@ -123,7 +120,8 @@ class TestProcess:
         """It has ended."""
         if self._orders is not None:
             self._orders.close()
-        self._forgotten()
+        self.pid = self._orders = None
+        self.busy, self.is_new, self.waits = False, True, False
 
 
 class Attempt:
@@ -343,8 +341,11 @@ class Attempt:
             self._loaded = True
         elif kind == "missing" and not self._loaded:
             self._missing = True
-        elif kind == "unloadable" and self._may_say(event.get("status")):
-            self._ending = Ending(event["status"])
+        elif kind == "unloadable":  # where a program meets its tests, it might say `broken` itself
+            status, is_open = event.get("status"), self._job.isolation == "open"
+            may_be = LOAD_FAULTS if is_open and not self._missing else (*LOAD_FAULTS, "broken")
+            if (is_open and status == "tampered") or (not self._loaded and status in may_be):
+                self._ending = Ending(str(status))
         elif kind == "start" and test in self._todo:
             self._current = test
         elif kind == "end" and test in self._todo and event.get("outcome") in _OUTCOMES:
@@ -352,13 +353,6 @@ class Attempt:
             self._current = None
         elif kind == "done":
             self._ending = self._ending or Ending("done")
-
-    def _may_say(self, status: Any) -> bool:
-        """Whether a program can have this status now; where it meets its tests, it might say `broken` itself."""
-        if self._job.isolation == "open" and status == "tampered":
-            return True
-        may_be_broken = self._missing or self._job.isolation != "open"
-        return not self._loaded and (status in LOAD_FAULTS or (status == "broken" and may_be_broken))
 
     def _fault(self, kind: str, reason: str) -> Ending:
         """A fault of the test that runs, or of the next one when none does (a class fixture, a thread)."""

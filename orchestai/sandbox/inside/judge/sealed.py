@@ -71,7 +71,15 @@ class Candidate:
             status, reason = json.loads(payload)
             raise LoadError(status if status in LOAD_FAULTS else "import_error", str(reason))
         self.is_plain = payload != b"1"
-        self.entry_point = self._entry_point(name, is_async=payload == b"1")
+
+        async def call_async(*args: Any, **kwargs: Any) -> Any:
+            return self.ask(args, kwargs)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self.ask(args, kwargs)
+
+        self.entry_point: Callable[..., Any] = call_async if payload == b"1" else call
+        self.entry_point.__name__ = self.entry_point.__qualname__ = name
 
     def ask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call of the entry point, or the exception that it raised."""
@@ -131,29 +139,13 @@ class Candidate:
             if known in self._known:
                 mirror(self._known[known], value)
         if "error" in answer:
-            raise answer_error(answer["error"])
+            error = exceptions.put_together(answer["error"])
+            raise NotPlainError("the function raised something that is no exception") if error is None else error
         if "same" in answer:
             return self._known[answer["same"]]
         if answer.get("keep") is True:
             self._known[number] = answer["value"]
         return answer["value"]
-
-    def _entry_point(self, name: str, *, is_async: bool) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return self.ask(args, kwargs)
-
-        async def call_async(*args: Any, **kwargs: Any) -> Any:
-            return self.ask(args, kwargs)
-
-        function = call_async if is_async else call
-        function.__name__ = function.__qualname__ = name
-        return function
-
-
-def answer_error(facts: Any) -> BaseException:
-    """What an answer says was raised."""
-    error = exceptions.put_together(facts)
-    return error if error is not None else NotPlainError("the function raised something that is no exception")
 
 
 class Guard:
