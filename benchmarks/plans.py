@@ -31,7 +31,7 @@ from orchestai.data.readers import READERS
 from orchestai.data.training_file import data_fingerprint, load_training_data, save_training_data
 from orchestai.evaluation.plans import SAME_STEP, PlansEvaluation, evaluate_plans
 from orchestai.planner.checkpoint import load_planner
-from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
+from orchestai.planner.slots.encoders.encoder import open_encoder
 from orchestai.planner.slots.encoders.sentences import sentence_embedder
 from orchestai.storage import artifacts
 from orchestai.training.supervised.run import LAST
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*")
     args = parser.parse_args()
     config = load_config(CONFIG, args.overrides)
-    embed = sentence_embedder(open_encoder(MINILM, 512))
+    embed = sentence_embedder(open_encoder(512))
     figures: dict[str, Any] = {}
     seconds: dict[str, list[float]] = {}
     fingerprints: dict[str, list[str]] = {}

@@ -13,7 +13,7 @@ from contextlib import suppress
 import pytest
 
 from orchestai.agents import workflow
-from orchestai.agents.repositories.repository import PatchError, apply_patch, find_blocks, touched_paths
+from orchestai.agents.repository import PatchError, apply_patch, find_blocks, touched_paths
 from orchestai.agents.tools.tool_loop import find_calls
 from orchestai.config import PlannerConfig
 from orchestai.outcome import Unscorable

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from orchestai.config import Config, Phase1Config, load_config
 from orchestai.data.training_file import IndexedPlan, Vocabulary
-from orchestai.planner.slots.encoders.encoder import TextEncoder, open_configured
+from orchestai.planner.slots.encoders.encoder import TextEncoder, open_encoder
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
@@ -49,7 +49,7 @@ def main() -> None:
     args = parser.parse_args()
     config = load_config(args.config)
     suite = load_suite("composition")
-    encoder = open_configured(config.planner)
+    encoder = open_encoder(config.planner.max_tokens)
     tests = suite.split("test")[: args.tests]
     runs = []
     for lambda_dag in args.lambdas:

@@ -18,7 +18,7 @@ from orchestai.errors import UserError
 from orchestai.estimate.attempts import Queries
 from orchestai.estimate.calibration import expected_calibration_error, reliability
 from orchestai.execution.log import read_log
-from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
+from orchestai.planner.slots.encoders.encoder import open_encoder
 from orchestai.planner.slots.encoders.sentences import MAX_SENTENCE_TOKENS, sentence_embedder
 from orchestai.workers.pool import worker_cards
 
@@ -35,7 +35,7 @@ def main(config: Config, logs: Path) -> None:
     estimate = fit_estimate(learned, config)
     if estimate is None:
         raise UserError(f"{logs}: too few executions; collect more")
-    embeddings = sentence_embedder(open_encoder(MINILM, MAX_SENTENCE_TOKENS))(texts)
+    embeddings = sentence_embedder(open_encoder(MAX_SENTENCE_TOKENS))(texts)
     steps = estimate.steps(Queries(tuple(texts), tuple(attempts.task_types[row] for row in rows), embeddings))
     step = dict(zip(rows, steps, strict=True))
     tested = [place for place, row in enumerate(attempts.row.tolist()) if row in step]

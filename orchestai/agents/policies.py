@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from orchestai.agents.tiny_chat_model import tiny_chat_model, tiny_chat_tokenizer
 from orchestai.config import LoraConfig
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
@@ -24,6 +24,7 @@ from orchestai.lm.chat_rendering import IncrementalChatRenderer
 from orchestai.lm.model_keys import AGENTS, ModelKeys
 from orchestai.lm.token_policy import TokenPolicy
 from orchestai.planner.checkpoint_files import without_suffix
+from orchestai.planner.language.tiny import tiny_llama
 from orchestai.storage import artifacts, digests
 from orchestai.tasks.splits import SeenTasks
 
@@ -31,6 +32,11 @@ TINY = "tiny"
 SHARED = "shared_model"
 FORMAT = "orchestai.agents/1"
 _REMEDY = "pass another folder, or train again"
+_START, _END = "<|im_start|>", "<|im_end|>"
+_CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 METADATA, _BASE, _VALUE_HEAD = "agents.json", "base_model", "value_head.safetensors"
 
 
@@ -201,13 +207,31 @@ def _open(
 
 
 def _fresh_tiny(config: AgentConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Always the same for one seed, whatever was drawn before."""
-    tokenizer = tiny_chat_tokenizer()
-    end = tokenizer.eos_token_id
+    """The model of a try-out: random weights, a token per byte, and ChatML. Always the same for one seed."""
+    tokenizer = _tiny_tokenizer()
+    end, tiny = tokenizer.eos_token_id, config.model.tiny
     assert isinstance(end, int)
-    tiny: nn.Module = tiny_chat_model(config.model.tiny, len(tokenizer), end, config.training.phase2_rl.seed)
-    tiny.to(dtype=loading.DTYPES[config.model.dtype])
-    return cast(PreTrainedModel, tiny), tokenizer
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.training.phase2_rl.seed)
+        model: nn.Module = tiny_llama(len(tokenizer), tiny.hidden, tiny.layers, tiny.heads, tiny.context, end)
+    model.to(dtype=loading.DTYPES[config.model.dtype])
+    return cast(PreTrainedModel, model), tokenizer
+
+
+def _tiny_tokenizer() -> PreTrainedTokenizerFast:
+    """One token per byte, and the two of ChatML."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(letters)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=_END,
+        additional_special_tokens=[_START],
+        clean_up_tokenization_spaces=False,
+    )
+    fast.chat_template = _CHATML
+    return fast
 
 
 def _with_adapter(base: PreTrainedModel, config: AgentConfig, folder: Path | None) -> PreTrainedModel:

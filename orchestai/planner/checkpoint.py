@@ -27,7 +27,7 @@ from orchestai.execution.reward import Reference, RewardForm, reward_form
 from orchestai.planner.base import Plan
 from orchestai.planner.base_files import CARD, SHAPES, WEIGHTS, check_base, digest_of, other_version_of, read_base
 from orchestai.planner.baselines import whole_task
-from orchestai.planner.checkpoint_files import locate, without_suffix
+from orchestai.planner.checkpoint_files import locate, saved_config, without_suffix
 from orchestai.planner.expected_reward import expected_reward
 from orchestai.planner.language.checkpoint import (
     ESTIMATE,
@@ -148,8 +148,6 @@ FORMAT, OF_WHOLE_TASKS = "orchestai.planner/1", "orchestai.router/1"
 """Say what the file is, a planner of heads or of whole tasks; numbers grow when older programs could not read it."""
 
 _OF_THE_WEIGHTS = (
-    "encoder",
-    "encoder_layer",
     "linker",
     "task_types",
     "max_subtasks",
@@ -225,7 +223,7 @@ def open_checkpoint(
     try:
         config, cards = checkpoint["config"], [WorkerCard(**card) for card in checkpoint["cards"]]
         rewards, weights = RewardsConfig(**config["rewards"]), Phase2Config(**config["training"]["phase2_rl"])
-        longest = 1 + PlannerConfig(**checkpoint["planner"]).max_fallbacks
+        longest = 1 + saved_config(checkpoint["planner"]).max_fallbacks
     except (KeyError, TypeError, ValueError) as error:
         raise other_version(Path(located), error) from None
     if not settings.allow_new_pool:
@@ -380,7 +378,7 @@ def _frozen(planner: PlannerModel) -> dict[str, TextEncoder | StepEncoder]:
 
 
 def _made_for(checkpoint: Mapping[str, Any]) -> tuple[PlannerConfig, list[WorkerCard]]:
-    return PlannerConfig(**checkpoint["planner"]), [WorkerCard(**card) for card in checkpoint["cards"]]
+    return saved_config(checkpoint["planner"]), [WorkerCard(**card) for card in checkpoint["cards"]]
 
 
 def _check(

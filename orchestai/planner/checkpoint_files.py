@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from orchestai.config.planner import BASE
+from orchestai.config.planner import BASE, PlannerConfig
 from orchestai.errors import UserError
 from orchestai.storage.artifacts import restore_folder
 
@@ -75,3 +77,8 @@ def fingerprint_of(path: Path | str) -> str:
     except OSError as error:
         raise UserError(f"{path}: cannot read: {error.strerror or error}") from None
     return digest.hexdigest()[:16]
+
+
+def saved_config(planner: Mapping[str, Any]) -> PlannerConfig:
+    """The `planner` section that a checkpoint was made for, without keys that are constants by now."""
+    return PlannerConfig.model_validate(planner, extra="ignore")

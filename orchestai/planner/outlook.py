@@ -20,7 +20,7 @@ from orchestai.execution.contract.forecast import Forecast, Likely, WholeForecas
 from orchestai.execution.result import Execution
 from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import estimate_state_of
-from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
+from orchestai.planner.slots.encoders.encoder import open_encoder
 from orchestai.planner.slots.encoders.sentences import MAX_SENTENCE_TOKENS, EmbedSentences, sentence_embedder
 from orchestai.planner.stored_estimate import of_state
 from orchestai.workflow import Workflow
@@ -219,7 +219,7 @@ class PoolOutlook:
 
     @cached_property
     def _embed(self) -> EmbedSentences:
-        return sentence_embedder(open_encoder(MINILM, MAX_SENTENCE_TOKENS))
+        return sentence_embedder(open_encoder(MAX_SENTENCE_TOKENS))
 
     @cached_property
     def _rows(self) -> dict[str, int]:

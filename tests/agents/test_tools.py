@@ -7,8 +7,7 @@ import json
 import pytest
 
 from orchestai.agents.conversation import Budget, BudgetConfig, BudgetExceededError, Conversation
-from orchestai.agents.tools import FunctionTool, use_tools
-from orchestai.agents.tools.python import Python
+from orchestai.agents.tools import FunctionTool, Python, use_tools
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.sandbox import Sandbox
 from orchestai.sandbox.program import Limits

@@ -43,7 +43,7 @@ def test_the_repository_config_loads_and_survives_a_round_trip(tmp_path, reposit
         ("workers.cascade=[serch]", ["workers.cascade.0", "'serch'", "did you mean 'search'"]),
         ("workers.pool.new.kind=tool", ["workers.pool.new.card", "missing"]),
         ("no_equals_sign", ["no_equals_sign", "section.key=value"]),
-        ("planner.encoder={a", ["planner.encoder={a"]),
+        ("planner.kind={a", ["planner.kind={a"]),
     ],
 )
 def test_a_wrong_override_is_refused_with_its_path_value_and_fix(path, override, parts):

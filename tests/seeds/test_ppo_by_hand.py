@@ -71,7 +71,7 @@ def test_the_documents_loop_learns_what_is_rewarded() -> None:
     """A planner of two workers, of which one is right: PPO finds out which."""
     torch.manual_seed(0)
     config = PlannerConfig(d_model=32, num_layers=1, max_subtasks=2, max_tokens=128, max_fallbacks=0)
-    planner = PlannerModel(config, CARDS, TextEncoder("minilm", config.max_tokens))
+    planner = PlannerModel(config, CARDS, TextEncoder(config.max_tokens))
     states = [Task(task_id=str(i), suite="t", instruct_prompt="Sort the list.", test="") for i in range(16)]
     model_selector, optimizer = ModelSelector(planner, EXPLORE), torch.optim.Adam(planner.parameters(), 3e-3)
     shares = []

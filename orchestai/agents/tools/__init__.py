@@ -1,9 +1,7 @@
 """Tools that roles call in words: search, Python, a calculator, and any function of a user's."""
 
-from orchestai.agents.tools.calculator import Calculator
-from orchestai.agents.tools.python import Python
 from orchestai.agents.tools.search import Passage, Search, SearchIndex, open_index
-from orchestai.agents.tools.tool import CallFailedError, FunctionTool, Tool
+from orchestai.agents.tools.tool import Calculator, CallFailedError, FunctionTool, Python, Tool
 from orchestai.agents.tools.tool_loop import ToolCall, ToolResult, describe, find_calls, use_tools
 
 __all__ = [

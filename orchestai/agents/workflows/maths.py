@@ -8,9 +8,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from orchestai.agents.conversation import Act, Conversation
-from orchestai.agents.tools import describe, use_tools
-from orchestai.agents.tools.calculator import Calculator
-from orchestai.agents.tools.python import Python
+from orchestai.agents.tools import Calculator, Python, describe, use_tools
 from orchestai.agents.workflow import AgentWorkflow, AttemptContext, shown, verdict, verdict_reward
 from orchestai.config.section import Section
 from orchestai.rewards.scorers import RewardFunction, find_scorer, score

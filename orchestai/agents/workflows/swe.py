@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import Field
 
 from orchestai.agents.conversation import Conversation
-from orchestai.agents.repositories.repository import (
+from orchestai.agents.repository import (
     Files,
     PatchError,
     TestResult,

@@ -22,7 +22,7 @@ from orchestai.config.section import Section
 from orchestai.errors import UserError, first_problem
 from orchestai.lm import loading
 from orchestai.lm.model_keys import PLANNER
-from orchestai.planner.checkpoint_files import METADATA
+from orchestai.planner.checkpoint_files import METADATA, saved_config
 from orchestai.planner.language.plan_memory import PlanMemory
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.language.tiny import tiny_model, tiny_tokenizer
@@ -156,7 +156,7 @@ def load_language_planner(
     metadata = read_metadata(path)
     digests.check_sums(path, _REMEDY)
     try:
-        made_for = PlannerConfig(**metadata["planner"]).language
+        made_for = saved_config(metadata["planner"]).language
     except (KeyError, TypeError, ValueError) as error:
         raise other_version(path, error) from None
     if not made_for.describe and [card["name"] for card in metadata["cards"]] != [card.name for card in cards]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
+from orchestai.planner.slots.encoders.encoder import open_encoder
 from orchestai.planner.slots.encoders.sentences import sentence_embedder
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import task_hash
@@ -95,4 +95,4 @@ class PlanMemory:
 
 def _embed(texts: Sequence[str]) -> NDArray[np.float32]:
     """(texts, width) unit vectors of what texts mean, and 0 for one that says nothing or is too long."""
-    return sentence_embedder(open_encoder(MINILM, _MOST_TOKENS))(texts)
+    return sentence_embedder(open_encoder(_MOST_TOKENS))(texts)

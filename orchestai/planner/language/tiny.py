@@ -76,23 +76,31 @@ def _parts_of_plans(config: PlannerConfig, cards: Sequence[WorkerCard]) -> list[
 
 
 def tiny_model(config: PlannerConfig, tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalLM:
+    """Weights from PyTorch's random state."""
+    language, tiny, end = config.language, config.language.tiny, tokenizer.eos_token_id
+    context = language.max_prompt_tokens + language.max_new_tokens
+    return tiny_llama(len(tokenizer), tiny.hidden, tiny.layers, tiny.heads, context, end)
+
+
+def tiny_llama(
+    vocabulary: int, hidden: int, layers: int, heads: int, context: int, end_id: int | list[int] | None
+) -> LlamaForCausalLM:
     """Weights from PyTorch's random state.
 
     Their deviation is 1 / sqrt(hidden) (LeCun et al., 1998, "Efficient BackProp"): with the 0.02 that is usual for wide
     models, a narrow one takes several times as many steps until it attends to anything.
     """
-    tiny = config.language.tiny
     return LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=tiny.hidden,
-            intermediate_size=4 * tiny.hidden,
-            num_hidden_layers=tiny.layers,
-            num_attention_heads=tiny.heads,
-            max_position_embeddings=config.language.max_prompt_tokens + config.language.max_new_tokens,
+            vocab_size=vocabulary,
+            hidden_size=hidden,
+            intermediate_size=4 * hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            max_position_embeddings=context,
             tie_word_embeddings=True,
-            initializer_range=tiny.hidden**-0.5,
+            initializer_range=hidden**-0.5,
             bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id,
+            eos_token_id=end_id,
         )
     )

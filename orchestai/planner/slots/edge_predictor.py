@@ -128,6 +128,8 @@ class GivenSteps:
 
 
 _NO_TOKEN = -1
+_LAYER, _HEADS = 20, 4
+"""Of the language model, whose later layers are not computed, and of the attention of pairs to each other."""
 
 
 class References(nn.Module):
@@ -206,7 +208,7 @@ class EdgePredictor(nn.Module):
         super().__init__()
         d, wide = config.d_model, 3 * config.d_model
         self.text_encoder = text_encoder
-        self.step_encoder = open_step_encoder(config.language_model, config.language_layer, cache_dir)
+        self.step_encoder = open_step_encoder(config.language_model, _LAYER, cache_dir)
         self.max_subtasks = max_subtasks
         width, token_width = self.step_encoder.width, text_encoder.width // 2
         self.step = nn.Sequential(nn.LayerNorm(width), nn.Dropout(config.dropout), nn.Linear(width, wide))
@@ -215,7 +217,7 @@ class EdgePredictor(nn.Module):
         self.product = nn.ModuleList([nn.Linear(wide, d), nn.Linear(wide, d)])
         self.distance = nn.Embedding(2 * max_subtasks - 1, d)
         self.mentions = Mentions(token_width, d)
-        self.rivals = EncoderLayer(d, config.num_heads, config.dropout)
+        self.rivals = EncoderLayer(d, _HEADS, config.dropout)
         self.out = nn.Sequential(nn.LayerNorm(d), nn.Dropout(config.dropout), mlp(d, d, 1))
         self.references = References(text_encoder, d, max_subtasks, config.dropout)
 

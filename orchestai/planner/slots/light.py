@@ -15,7 +15,7 @@ from orchestai.config import PlannerConfig
 from orchestai.planner.base import Plan
 from orchestai.planner.base_files import SHIPPED_FOLDER, OnnxGraph, check_base, other_version_of, read_base
 from orchestai.planner.slots.decoding_rules import by_the_rules, finish_plan, rank_by_cards, step_words, word_edges
-from orchestai.planner.slots.encoders.encoder import EncodedText, UnreadableTextError, open_configured
+from orchestai.planner.slots.encoders.encoder import EncodedText, UnreadableTextError, open_encoder
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard
 
@@ -30,7 +30,7 @@ def open_light_base(config: PlannerConfig, cards: Sequence[WorkerCard]) -> Light
     Raises:
         UserError: as `check_base`, or it is damaged.
     """
-    check_base(config, open_configured(config).fingerprint)
+    check_base(config, open_encoder(config.max_tokens).fingerprint)
     try:
         return LightPlanner(config, cards, read_base(config.base))
     except KeyError:
@@ -47,7 +47,7 @@ class LightPlanner:
     def __init__(self, config: PlannerConfig, cards: Sequence[WorkerCard], weights: Mapping[str, NDArray[Any]]) -> None:
         self.config = config
         self.cards = tuple(cards)
-        self.encoder = open_configured(config)
+        self.encoder = open_encoder(config.max_tokens)
         wanted = json.loads((GRAPHS / "graphs.json").read_text())["weights"]
         self._read, self._step, self._end = (
             OnnxGraph(GRAPHS / f"{name}.onnx", {weight: weights[weight] for weight in wanted[name]})

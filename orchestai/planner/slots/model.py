@@ -24,7 +24,7 @@ from orchestai.planner.slots.decisions import STRUCTURE, Chooser, DecisionBatch,
 from orchestai.planner.slots.decoder import Structure, StructureDecoder, StructureLogits
 from orchestai.planner.slots.decoding_rules import by_the_rules, finish_plan, rank_by_cards, step_words
 from orchestai.planner.slots.edge_predictor import EdgePredictor, FoundSteps, GivenSteps
-from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder, UnreadableTextError, open_configured
+from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder, UnreadableTextError, open_encoder
 from orchestai.planner.slots.losses import PlannerOutputs, supervised_loss
 from orchestai.planner.slots.reader import InstructionMemory, InstructionReader
 from orchestai.planner.slots.selector import SelectionLogits, WorkerSelector
@@ -137,7 +137,7 @@ class PlannerModel(nn.Module):
         super().__init__()
         self.config = config
         self.cards = tuple(cards)
-        self.encoder = encoder or open_configured(config)
+        self.encoder = encoder or open_encoder(config.max_tokens)
         features = card_features(self.cards, self.encoder)
         self.card_features: Tensor
         self.register_buffer("card_features", features, persistent=False)

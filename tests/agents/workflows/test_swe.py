@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestai.agents.prepare import write_swe_sample
-from orchestai.agents.repositories.repository import PatchError, apply_patch, run_tests
+from orchestai.agents.repository import PatchError, apply_patch, run_tests
 from orchestai.agents.workflows.swe import SWE
 from orchestai.outcome import Scored
 from orchestai.sandbox import Limits, Sandbox

@@ -27,7 +27,7 @@ TEXTS = ("Reverse it, then sort it", "Count them", "Stop")
 def planner(request) -> PlannerModel:
     """Untrained, so that greedy choices and whole plans disagree."""
     torch.manual_seed(request.param)
-    return PlannerModel(CONFIG, CARDS, TextEncoder("minilm", CONFIG.max_tokens)).eval()
+    return PlannerModel(CONFIG, CARDS, TextEncoder(CONFIG.max_tokens)).eval()
 
 
 def memory_of(planner: PlannerModel, *texts: str) -> InstructionMemory:

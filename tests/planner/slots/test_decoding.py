@@ -84,7 +84,7 @@ TASKS = [Task(task_id=str(i), suite="test", instruct_prompt=TEXTS[i % len(TEXTS)
 
 @pytest.fixture(scope="module")
 def encoder() -> TextEncoder:
-    return TextEncoder("minilm", CONFIG.max_tokens)
+    return TextEncoder(CONFIG.max_tokens)
 
 
 def planner(encoder: TextEncoder, **changes: object) -> PlannerModel:

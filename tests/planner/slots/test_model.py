@@ -40,7 +40,7 @@ TASKS = [task(instruction) for instruction in INSTRUCTIONS]
 
 @pytest.fixture(scope="module")
 def encoder() -> TextEncoder:
-    return TextEncoder("minilm", CONFIG.max_tokens)
+    return TextEncoder(CONFIG.max_tokens)
 
 
 @pytest.fixture

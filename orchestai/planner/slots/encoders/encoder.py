@@ -1,4 +1,4 @@
-"""The pretrained text encoder that instructions and worker cards are read with. It is frozen."""
+"""The pretrained text encoder that instructions and worker cards are read with."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from orchestai.config import PlannerConfig
-from orchestai.errors import UserError
 from orchestai.planner.base_files import OnnxGraph, read_weights
 from orchestai.threads import usable_cores
 
-MINILM = "minilm"
-MINILM_FOLDER = Path(__file__).parents[2] / "shipped" / MINILM
+MINILM_FOLDER = Path(__file__).parents[2] / "shipped" / "minilm"
+_POSITIONS = 512
+"""Most tokens at once, special ones included."""
+_LAYERS = ("layer_0", "layer_3", "layer_6")
+"""The embeddings, the layer that tells most of words and their places, and the last, made to be compared."""
 _ROOM = 1 << 30
 
 Floats: TypeAlias = "NDArray[np.floating[Any]]"
@@ -67,60 +68,30 @@ class UnreadableTextError(ValueError):
     """A text that the encoder cannot take whole; the message says why."""
 
 
-class EncoderLayers(Protocol):
-    """An encoder's tokenizer and layers.
-
-    Attributes:
-        count: layers above the embeddings.
-        width: of each layer's output.
-        positions: most tokens at once, special ones included; None if there is no limit.
-        fingerprint: sha256 of the weights, as 16 hexadecimal digits.
-    """
-
-    tokenizer: Tokenizer
-    count: int
-    width: int
-    positions: int | None
-    fingerprint: str
-
-    def read(self, ids: NDArray[np.int64], layers: Sequence[int]) -> list[NDArray[np.float32]]:
-        """Outputs (rows, t, width) of these layers for (rows, t) tokens; layer 0 is the embeddings."""
-        ...
-
-
 class TextEncoder:
-    """A frozen encoder. Not a module of the planner: its weights are neither trained nor stored with the planner's.
+    """The shipped encoder, all-MiniLM-L6-v2 with weights in int8 (`scripts/export_onnx.py`), which is frozen.
 
-    Texts are encoded one at a time, so that a text's features never depend on what it was batched with. One that is
-    longer than the encoder takes at once is read in windows that overlap by a third. The latest are kept in memory.
+    It is no module of the planner: its weights are neither trained nor stored with the planner's. Texts are encoded one
+    at a time, so that a text's features never depend on what it was batched with. One that is longer than the encoder
+    takes at once is read in windows that overlap by a third. The latest are kept in memory.
 
     Args:
-        name: `minilm`, or any encoder name or path that `transformers` loads with a fast tokenizer.
         max_tokens: longest text, special tokens included; it may be more than the encoder takes at once.
-        layer: the layer whose output is read, beside the embeddings; None is the last one. The middle of an encoder
-            tells more of words and their places than its end, which was trained to sum up the whole text.
 
     Attributes:
         fingerprint: sha256 of the weights, as 16 hexadecimal digits.
         width: of the features.
         room: bytes of features that are kept; 1 GiB, some 3,000 instructions. Whoever goes through more texts again
             and again, in random order, has most of them read anew.
-
-    Raises:
-        UserError: there is no such encoder or layer.
     """
 
-    def __init__(self, name: str, max_tokens: int, layer: int | None = None) -> None:
-        self.name = name
+    name = "minilm"
+    width = 2 * 384
+
+    def __init__(self, max_tokens: int) -> None:
         self.max_tokens = max_tokens
-        self._layers = _open_layers(name)
-        if layer is not None and layer > self._layers.count:
-            raise UserError(f"planner.encoder_layer: {layer}, but the encoder {name!r} has {self._layers.count} layers")
-        self._wanted = (0, self._layers.count if layer is None else layer, self._layers.count)
-        self._tokenizer = self._layers.tokenizer
-        self._window = (self._layers.positions or max_tokens) - self._tokenizer.num_special_tokens_to_add(False)
-        self.fingerprint = self._layers.fingerprint
-        self.width = 2 * self._layers.width
+        self._tokenizer, self._graph, self.fingerprint = _open_minilm()
+        self._window = _POSITIONS - self._tokenizer.num_special_tokens_to_add(False)
         self.room = _ROOM
         self._cache: OrderedDict[str, EncodedText] = OrderedDict()
         self._cached_bytes = 0
@@ -231,58 +202,27 @@ class TextEncoder:
         starts, cuts = _windows(len(text), size)
         rows = np.array([[*before, *text[a : a + size], *after] for a in starts], np.int64)
         parts = [slice(first + a - s, first + b - s) for s, (a, b) in zip(starts, pairwise(cuts), strict=True)]
-        read = self._layers.read(rows, self._wanted)
-        return [np.concatenate([layer[row, part] for row, part in enumerate(parts)]) for layer in read]
+        read = self._graph.run({"ids": rows}, _LAYERS)
+        return [np.concatenate([read[layer][row, part] for row, part in enumerate(parts)]) for layer in _LAYERS]
 
     def __deepcopy__(self, memo: dict[int, object]) -> TextEncoder:
         """Itself: copies of a planner share the encoder, which never changes, and its cache."""
         return self
 
 
-class _MiniLM:
-    """The shipped encoder: all-MiniLM-L6-v2 with weights in int8, by `scripts/export_onnx.py`."""
-
-    count, width = 6, 384
-    positions: int | None = 512
-
-    def __init__(self) -> None:
-        weights = MINILM_FOLDER / "weights.safetensors"
-        self.tokenizer = Tokenizer.from_file(str(MINILM_FOLDER / "tokenizer.json"))
-        self.fingerprint = hashlib.sha256(weights.read_bytes()).hexdigest()[:16]
-        self._graph = OnnxGraph(MINILM_FOLDER / "graph.onnx", read_weights(weights))
-
-    def read(self, ids: NDArray[np.int64], layers: Sequence[int]) -> list[NDArray[np.float32]]:
-        names = [f"layer_{layer}" for layer in layers]
-        read = self._graph.run({"ids": ids}, list(dict.fromkeys(names)))
-        return [read[name] for name in names]
+@cache
+def _open_minilm() -> tuple[Tokenizer, OnnxGraph, str]:
+    """Its tokenizer, its graph, and the sha256 of its weights as 16 hexadecimal digits."""
+    weights = MINILM_FOLDER / "weights.safetensors"
+    tokenizer = Tokenizer.from_file(str(MINILM_FOLDER / "tokenizer.json"))
+    graph = OnnxGraph(MINILM_FOLDER / "graph.onnx", read_weights(weights))
+    return tokenizer, graph, hashlib.sha256(weights.read_bytes()).hexdigest()[:16]
 
 
 @cache
-def _open_layers(name: str) -> EncoderLayers:
-    if name == MINILM:
-        return _MiniLM()
-    from orchestai.planner.slots.encoders.transformers_encoder import TransformersLayers
-
-    return TransformersLayers(name)
-
-
-@cache
-def open_encoder(name: str, max_tokens: int, layer: int | None = None) -> TextEncoder:
-    """The process's encoder of that description: whoever plans with it shares the texts it has read.
-
-    Raises:
-        UserError: as `TextEncoder`.
-    """
-    return TextEncoder(name, max_tokens, layer)
-
-
-def open_configured(config: PlannerConfig) -> TextEncoder:
-    """The encoder that a slot planner of this configuration reads with.
-
-    Raises:
-        UserError: as `TextEncoder`.
-    """
-    return open_encoder(config.encoder, config.max_tokens, config.encoder_layer)
+def open_encoder(max_tokens: int) -> TextEncoder:
+    """The process's encoder of texts up to that length: whoever plans with it shares the texts it has read."""
+    return TextEncoder(max_tokens)
 
 
 def _unit_means(texts: Sequence[Floats], width: int) -> NDArray[np.float32]:

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestai.planner.slots.encoders.encoder import MINILM, TextEncoder, UnreadableTextError, open_encoder
+from orchestai.planner.slots.encoders.encoder import TextEncoder, UnreadableTextError, open_encoder
 from orchestai.storage.byte_store import ByteStore
 
 MAX_SENTENCE_TOKENS: Final = 512
@@ -46,7 +46,7 @@ def query_features(texts: Sequence[str], cache_dir: Path) -> NDArray[np.float32]
         cache_dir: the vectors are kept in its folder `embeddings`, 1 GiB at most, by the encoder's weights and the
             text.
     """
-    encoder = open_encoder(MINILM, _MAX_TOKENS)
+    encoder = open_encoder(_MAX_TOKENS)
     embed = sentence_embedder(encoder)
     store = ByteStore(cache_dir / "embeddings", _MAX_STORED_BYTES)
     features = np.zeros((len(texts), encoder.width // 2), dtype=np.float32)

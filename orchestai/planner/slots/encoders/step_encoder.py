@@ -73,7 +73,7 @@ class StepEncoder:
         if not isinstance(layers, nn.ModuleList) or not hasattr(self._model, "norm"):
             raise UserError(f"{_KEY}: {name!r} is no causal language model of Llama's kind")
         if layer > len(layers):
-            raise UserError(f"planner.linker.language_layer: {layer}, but {name!r} has {len(layers)} layers")
+            raise UserError(f"{_KEY}: {name!r} has {len(layers)} layers, but layer {layer} is read")
         del layers[layer:]
         self._model.norm = nn.Identity()
         self.width: int = 2 * self._model.config.hidden_size

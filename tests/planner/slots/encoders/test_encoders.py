@@ -15,7 +15,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from orchestai.config import CACHE_DIR
 from orchestai.lm import weights
-from orchestai.planner.slots.encoders.encoder import MINILM, TextEncoder, _windows
+from orchestai.planner.slots.encoders.encoder import TextEncoder, _windows
 from orchestai.planner.slots.encoders.step_encoder import StepEncoder
 from orchestai.storage.byte_store import ByteStore
 from support.models.language_model import save_tiny_model
@@ -33,7 +33,7 @@ def test_features_are_those_of_the_original() -> None:
     """Against the published float32 weights, run by transformers."""
     folder = Path(PACKAGE.submodule_search_locations[0]) / "model"
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
-    encoder = TextEncoder(MINILM, 512, 3)
+    encoder = TextEncoder(512)
     for text in TEXTS:
         tokens = tokenizer(text, return_tensors="pt", return_offsets_mapping=True)
         with torch.no_grad():
@@ -55,7 +55,7 @@ STEP = "sort the list, then take its first item and double it; "
 
 @pytest.fixture(scope="module")
 def encoder() -> TextEncoder:
-    return TextEncoder("minilm", 2000, 3)
+    return TextEncoder(2000)
 
 
 @given(length=st.integers(1, 3000), size=st.integers(16, 512))

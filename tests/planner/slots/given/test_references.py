@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from orchestai.data.readers.plan import SourcePlan, SourceStep
 from orchestai.data.training_file import TrainingExample
 from orchestai.planner.slots.edge_predictor import References
-from orchestai.planner.slots.encoders.encoder import MINILM, open_encoder
+from orchestai.planner.slots.encoders.encoder import open_encoder
 from orchestai.planner.slots.targets import token_spans
 
 MOST = 12
@@ -41,7 +41,7 @@ def plan(number: int, forms: str, steps: int) -> TrainingExample:
 
 
 def batch(model: References, example: TrainingExample) -> torch.Tensor:
-    text = open_encoder(MINILM, 512, 3).encode(example.instruction)
+    text = open_encoder(512).encode(example.instruction)
     spans = token_spans(torch.tensor([example.spans]), torch.from_numpy(text.offsets)[None])
     steps = torch.ones(spans.shape[:2], dtype=torch.bool)
     return model(torch.from_numpy(text.hidden).float()[None], torch.from_numpy(text.ids)[None], spans, steps)[0]
@@ -56,7 +56,7 @@ def wanted(example: TrainingExample) -> torch.Tensor:
 def test_forty_plans_teach_which_figures_are_references(forms):
     """Learned on plans of five steps, right in all of 20 new ones of seven, where figures count things too."""
     torch.manual_seed(0)
-    model = References(open_encoder(MINILM, 512, 3), 16, MOST, dropout=0.0)
+    model = References(open_encoder(512), 16, MOST, dropout=0.0)
     out = nn.Linear(16, 1)
     optimizer = torch.optim.Adam([*model.parameters(), *out.parameters()], lr=3e-3)
     learned = [plan(i, forms, 5) for i in range(40)]

@@ -1,1 +1,0 @@
-"""Git repositories that agents work on: read, patched and tested in the sandbox."""
