@@ -221,7 +221,14 @@ class AgentFactory:
         def chat_model(role: str) -> ChatModel:
             if role in self._config.agents.frozen:
                 return self._frozen(self._config.agents.frozen[role], attempt)
-            return self._learning(role, seeds, temperature)
+            name = self._policies.of_role.get(role)
+            if name is None:
+                known = ", ".join([*self._policies.of_role, *self._config.agents.frozen])
+                raise UserError(
+                    f"the workflow begins a conversation of {role!r}, but its roles are {known}; add it to them"
+                )
+            settings = SampleSettings(temperature, self._config.model.max_new_tokens)
+            return PolicyChatModel(self._served[name], role, settings, seeds)
 
         agents = self._config.agents
         return AttemptContext(task, chat_model, Budget(agents.budget), agents.reward_weights)
@@ -237,16 +244,6 @@ class AgentFactory:
         """Sample no more."""
         for served in self._served.values():
             await served.batcher.close()
-
-    def _learning(self, role: str, seeds: Seeds, temperature: float) -> ChatModel:
-        name = self._policies.of_role.get(role)
-        if name is None:
-            known = ", ".join([*self._policies.of_role, *self._config.agents.frozen])
-            raise UserError(
-                f"the workflow begins a conversation of {role!r}, but its roles are {known}; add it to them"
-            )
-        settings = SampleSettings(temperature, self._config.model.max_new_tokens)
-        return PolicyChatModel(self._served[name], role, settings, seeds)
 
     def _frozen(self, name: str, attempt: int) -> ChatModel:
         assert self._pool is not None

@@ -83,7 +83,16 @@ def open_policies(
     learning = [role for role in roles if role not in agents.frozen]
     of_role = {role: SHARED if agents.policies == "shared" else role for role in learning}
     if checkpoint is not None:
-        _refuse_other(checkpoint, agents.policies, of_role)
+        policies = agents.policies
+        metadata = read_metadata(checkpoint)
+        if metadata["policies"] != policies:
+            raise UserError(
+                f"{checkpoint}: was trained with agents.policies={metadata['policies']}, not {policies}; set it to that"
+            )
+        if missing := sorted(set(of_role.values()) - set(metadata["of_role"].values())):
+            raise UserError(
+                f"{checkpoint}: holds no policy {missing[0]!r}, only {', '.join(metadata['of_role'].values())}"
+            )
         digests.check_sums(checkpoint, _REMEDY)
     opened: dict[str, TokenPolicy] = {}
     chat_renderers: dict[str, IncrementalChatRenderer] = {}
@@ -110,7 +119,9 @@ def open_policies(
             gradient_checkpointing=config.model.gradient_checkpointing,
             keys=keys,
         ).eval()
-        _load_value_head(opened[name], folder)
+        head = opened[name].policy.value_head
+        if head is not None and folder is not None and (folder / _VALUE_HEAD).exists():
+            head.load_state_dict(load_file(folder / _VALUE_HEAD))
         if folder is not None:
             trained = {key: weight for key, weight in opened[name].named_parameters() if weight.requires_grad}
             digests.check_finite(folder, trained)
@@ -185,16 +196,6 @@ def fingerprint_of(checkpoint: Path) -> str:
     return digest.hexdigest()
 
 
-def _refuse_other(checkpoint: Path, policies: str, of_role: Mapping[str, str]) -> None:
-    metadata = read_metadata(checkpoint)
-    if metadata["policies"] != policies:
-        raise UserError(
-            f"{checkpoint}: was trained with agents.policies={metadata['policies']}, not {policies}; set it to that"
-        )
-    if missing := sorted(set(of_role.values()) - set(metadata["of_role"].values())):
-        raise UserError(f"{checkpoint}: holds no policy {missing[0]!r}, only {', '.join(metadata['of_role'].values())}")
-
-
 def _open(
     config: AgentConfig, name: str, folder: Path | None, keys: ModelKeys
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -247,12 +248,6 @@ def _with_adapter(base: PreTrainedModel, config: AgentConfig, folder: Path | Non
         torch.manual_seed(config.training.phase2_rl.seed)
         loading.add_adapter(model, lora)
     return model
-
-
-def _load_value_head(policy: TokenPolicy, folder: Path | None) -> None:
-    head = policy.policy.value_head
-    if head is not None and folder is not None and (folder / _VALUE_HEAD).exists():
-        head.load_state_dict(load_file(folder / _VALUE_HEAD))
 
 
 def _most_tokens(config: AgentConfig) -> int:

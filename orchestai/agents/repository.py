@@ -140,7 +140,11 @@ def touched_paths(diff: str) -> set[str]:
 
 def _replace(files: dict[str, bytes], path: str, old: str, new: str) -> None:
     path = path.removeprefix("./")
-    if not _is_inside(path):
+    parts = PurePosixPath(path).parts
+    is_inside = (
+        bool(parts) and not path.startswith("/") and ".." not in parts and parts[0] != ".git" and "\0" not in path
+    )
+    if not is_inside:
         raise PatchError(f"{path!r} is not a path inside the repository")
     if path not in files:
         if old.strip():
@@ -179,11 +183,6 @@ def _write(files: Files, folder: Path) -> None:
         except (OSError, UnicodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise PatchError(f"{path[:100]!r} cannot be written: {reason}") from None
-
-
-def _is_inside(path: str) -> bool:
-    parts = PurePosixPath(path).parts
-    return bool(parts) and not path.startswith("/") and ".." not in parts and parts[0] != ".git" and "\0" not in path
 
 
 def _git(*arguments: str, cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[bytes]:
@@ -292,7 +291,11 @@ async def run_tests(sandbox: Sandbox, files: Files, tests: Iterable[str]) -> dic
         unread = _unpack({name: files[name] for name in files if name != path}, sandbox) if direct else ""
         for head, run, wanted in (
             (unread, source, direct),
-            (f"import pytest\n{code}", _pytest_source(nodes), numbered),
+            (
+                f"import pytest\n{code}",
+                _PYTEST + "".join(_PYTEST_TEST.format(number=i, test=test) for i, test in enumerate(nodes)),
+                numbered,
+            ),
         ):
             if wanted:
                 report = await sandbox.arun(Program(head, run, "repository", "open"))
@@ -340,15 +343,8 @@ def _own_names(source: str) -> set[str]:
         return set()
 
 
-def _pytest_source(tests: Iterable[str]) -> str:
-    return _PYTEST + "".join(_PYTEST_TEST.format(number=i, test=test) for i, test in enumerate(tests))
-
-
 def _unpack(files: Files, sandbox: Sandbox) -> str:
-    return _UNPACK.format(packed=_packed(files, sandbox.limits.file_mb))
-
-
-def _packed(files: Files, file_mb: int) -> bytes:
+    file_mb = sandbox.limits.file_mb
     size = sum(map(len, files.values()))
     if len(files) > _MOST_FILES or size > file_mb * 900_000:
         raise InfrastructureError(
@@ -356,4 +352,7 @@ def _packed(files: Files, file_mb: int) -> bytes:
             f"a repository of {len(files)} files and {size / 1e6:.0f} MB does not fit the sandbox's scratch disk "
             f"({_MOST_FILES} files, {file_mb * 0.9:.0f} MB)",
         )
-    return base64.b85encode(zlib.compress(json.dumps({path: files[path].decode("latin-1") for path in files}).encode()))
+    packed = base64.b85encode(
+        zlib.compress(json.dumps({path: files[path].decode("latin-1") for path in files}).encode())
+    )
+    return _UNPACK.format(packed=packed)

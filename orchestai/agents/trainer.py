@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,7 +130,16 @@ class AgentTrainer:
         if single.get("agent_class") is not None or single.get("env_class") is not None:
             if workflow_class is not None:
                 raise UserError(_TOGETHER)
-            workflow_class, workflow_args = SingleAgent, {**(workflow_args or {}), **_single_agent(single)}
+            # The settings of `SingleAgent`
+            classes = {"agent_class": single.get("agent_class"), "env_class": single.get("env_class")}
+            if None in classes.values():
+                raise UserError(_TOGETHER)
+            single_agent = {
+                **classes,
+                "agent_args": dict(single.get("agent_args") or {}),
+                "env_args": dict(single.get("env_args") or {}),
+            }
+            workflow_class, workflow_args = SingleAgent, {**(workflow_args or {}), **single_agent}
         name = f"{workflow_class.__module__}:{workflow_class.__qualname__}" if workflow_class else ""
         if isinstance(config, (str, Path)):
             config = load_agent_config(name, Path(config))
@@ -156,7 +165,14 @@ class AgentTrainer:
                 there.
         """
         with locked(self.output_dir, "phase2"):
-            return _run_to_end(self._run(resume))
+            # What `work` gives, from a loop of its own; one in another thread, where this thread has one
+            work = self._run(resume)
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                return asyncio.run(work)
+            with closing(BackgroundLoop()) as loop:
+                return loop.run(work)
 
     async def _run(self, resume: bool) -> RunSummary:
         artifacts.check_run(self.output_dir / STATE, resume=resume)
@@ -262,28 +278,6 @@ def _divided(tasks: Sequence[Task], settings: TasksConfig) -> tuple[list[Task], 
             "val_dataset, or tasks of other words"
         )
     return learned, held_out
-
-
-def _run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """What `work` gives, from a loop of its own; one in another thread, where this thread has one."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    with closing(BackgroundLoop()) as loop:
-        return loop.run(work)
-
-
-def _single_agent(given: SingleAgentArgs) -> dict[str, Any]:
-    """The settings of `SingleAgent`."""
-    classes = {"agent_class": given.get("agent_class"), "env_class": given.get("env_class")}
-    if None in classes.values():
-        raise UserError(_TOGETHER)
-    return {
-        **classes,
-        "agent_args": dict(given.get("agent_args") or {}),
-        "env_args": dict(given.get("env_args") or {}),
-    }
 
 
 def _named(setting: Any) -> Any:

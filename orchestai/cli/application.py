@@ -155,15 +155,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         say("interrupted; a collection or training, if this was one, goes on when repeated (training with --resume)")
         sys.exit(128 + interrupted_by())
     finally:
-        _leave_nothing_to_collect()
+        # Keep the interpreter from searching all modules for cycles, again and again, when it ends
+        gc.collect()
+        gc.freeze()
     sys.exit(0)
-
-
-def _leave_nothing_to_collect() -> None:
-    """Keep the interpreter from searching all modules for cycles, again and again, when it ends.
-
-    With torch and transformers loaded that takes seconds after the last word, and many where the machine is busy: the
-    command seems to hang. What is garbage by now is collected as usual, so that open files are closed.
-    """
-    gc.collect()
-    gc.freeze()

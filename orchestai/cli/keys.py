@@ -12,7 +12,7 @@ from orchestai.cli.options import CONFIG, ConfigFile, Overrides, flag, say
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orchestai.serving.store import KeyAccount, KeyStore
+    from orchestai.serving.store import KeyStore
 
 keys = typer.Typer(no_args_is_help=True, help=__doc__)
 Name = Annotated[str, typer.Argument(help="Of whoever has the key.")]
@@ -39,7 +39,14 @@ def list_(config: ConfigFile = CONFIG, overrides: Overrides = None) -> None:
     if not accounts:
         say("no keys; make one with: orchestai keys add NAME")
     for account in accounts:
-        print(_line(account))
+        money = "no limit" if account.usd_per_day is None else f"{account.usd_per_day:g} USD a day"
+        rate = "" if account.requests_per_minute is None else f", {account.requests_per_minute} requests a minute"
+        today = f"{account.spent_usd:.6g} USD spent today"
+        if account.reserved_usd:
+            today += f", {account.reserved_usd:.6g} reserved"
+        revoked = ", revoked" if account.revoked else ""
+        line = f"{account.name}  {account.hint}...  {money}{rate}; {today}{revoked}"
+        print(line)
 
 
 @keys.command()
@@ -57,13 +64,3 @@ def _store(config: ConfigFile, overrides: list[str] | None) -> Iterator[KeyStore
 
     with Database.open(load_config(config, overrides or []).serving.database) as database:
         yield KeyStore(database)
-
-
-def _line(account: KeyAccount) -> str:
-    money = "no limit" if account.usd_per_day is None else f"{account.usd_per_day:g} USD a day"
-    rate = "" if account.requests_per_minute is None else f", {account.requests_per_minute} requests a minute"
-    today = f"{account.spent_usd:.6g} USD spent today"
-    if account.reserved_usd:
-        today += f", {account.reserved_usd:.6g} reserved"
-    revoked = ", revoked" if account.revoked else ""
-    return f"{account.name}  {account.hint}...  {money}{rate}; {today}{revoked}"

@@ -80,7 +80,10 @@ def _forms(example: TrainingExample) -> dict[int, _Form]:
         beside = all(abs(rank[child] - rank[place]) == 1 and len(parents[child]) == 1 for child in taken_by)
         if beside and len(taken_by) < 2:
             takes = tuple(sorted(rank[parent] - rank[place] for parent in parents[place]))
-            forms[place] = _Form(_beginning(phrase.words), takes)
+            # the first word is a request (of no kind of its own), an -ing or -ed form, or a word like "the"
+            word = phrase.words.split()[0].lower()
+            ending = next((ending for ending in _ENDINGS if word.endswith(ending)), "")
+            forms[place] = _Form(word if word in _OPENINGS else ending, takes)
     return forms
 
 
@@ -111,13 +114,6 @@ def _with_other_phrases(
         changes[subtask.id] = {"instruction": words, "task_type": task_type, "span": (start, start + len(words))}
     varied = {"instruction": text, "workflow": example.workflow.replace(changes), "augmented": True}
     return example.model_copy(update=varied)
-
-
-def _beginning(words: str) -> str:
-    """Of which kind the first word is: a request (no kind of its own), an -ing or -ed form, or a word like "the"."""
-    word = words.split()[0].lower()
-    ending = next((ending for ending in _ENDINGS if word.endswith(ending)), "")
-    return word if word in _OPENINGS else ending
 
 
 TRIES = 8

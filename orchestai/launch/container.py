@@ -106,7 +106,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, default=ROOT, help="instead of /opt/ml")
     root = parser.parse_args(argv).root.resolve()
-    hosts = Hosts.read(root, _gpus())
+    import torch
+
+    hosts = Hosts.read(root, torch.cuda.device_count())
     hyperparameters = json.loads((root / "input/config/hyperparameters.json").read_text())
     command = training_command(hyperparameters, hosts, root)
     (root / "checkpoints").mkdir(parents=True, exist_ok=True)
@@ -175,9 +177,3 @@ def _unpacked(given: Path, folder: Path) -> Path:
     with tarfile.open(given) as archive:
         archive.extractall(folder, filter="data")
     return folder
-
-
-def _gpus() -> int:
-    import torch
-
-    return torch.cuda.device_count()

@@ -212,7 +212,14 @@ def check(job: Job, config: Config | AgentConfig, source: Path, files: Collectio
     if tasks.suffix in _FILES and not (tasks.exists() or tasks.is_relative_to(ROOT)):
         raise UserError(f"tasks.path={tasks}: no such file")
     if job.train != PHASE1:
-        _refuse_missing_engine(job, config)
+        if (url := served_here(config)) is not None:
+            raise UserError(f"{url}: nothing starts a server of vLLM in the job; name one that the job can reach")
+        needs = {} if job.env.get(_COMPLETE) else extras_of(config)
+        for word, package in needs.items():
+            raise UserError(
+                f"{word}: the job does not install {package}; change the word, or, if --image has {package} and all "
+                f"else that sagemaker_training/requirements.txt names, export {_COMPLETE}=1 and add --env {_COMPLETE}"
+            )
     for key, path in paths_of(config).items():
         inside, channel = path.resolve(), key.split(".")[-1]
         if not any((source / name).resolve().is_relative_to(inside) for name in files):
@@ -220,17 +227,6 @@ def check(job: Job, config: Config | AgentConfig, source: Path, files: Collectio
                 f"{key}={path}: the job would not have it, since git does not track it here; add it to git, or "
                 f"give --channel {channel}={path} and {key}={ROOT}/input/data/{channel}/{inside.name}"
             )
-
-
-def _refuse_missing_engine(job: Job, config: Config | AgentConfig) -> None:
-    if (url := served_here(config)) is not None:
-        raise UserError(f"{url}: nothing starts a server of vLLM in the job; name one that the job can reach")
-    needs = {} if job.env.get(_COMPLETE) else extras_of(config)
-    for word, package in needs.items():
-        raise UserError(
-            f"{word}: the job does not install {package}; change the word, or, if --image has {package} and all else "
-            f"that sagemaker_training/requirements.txt names, export {_COMPLETE}=1 and add --env {_COMPLETE}"
-        )
 
 
 def open_session() -> Any:

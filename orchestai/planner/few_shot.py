@@ -91,11 +91,6 @@ class FewShotPlanner:
             "copied word by word, a task_type, a worker and depends_on: the ids of the subtasks whose results it needs."
             f"\nTypes: {', '.join(self._config.task_types)}\nWorkers:\n{workers}"
         )
-        example = _PREFILL + self._worked_example()
-        messages = (("system", system), ("user", TASK), ("assistant", example), ("user", instruction))
-        return Prompt(messages, prefill=_PREFILL)
-
-    def _worked_example(self) -> str:
         types, cards = self._config.task_types, self._cards
         subtasks = (
             {
@@ -107,4 +102,6 @@ class FewShotPlanner:
             }
             for i, (text, parents) in enumerate(STEPS)
         )
-        return ",\n".join(map(json.dumps, subtasks)) + "]}"
+        example = _PREFILL + ",\n".join(map(json.dumps, subtasks)) + "]}"
+        messages = (("system", system), ("user", TASK), ("assistant", example), ("user", instruction))
+        return Prompt(messages, prefill=_PREFILL)

@@ -180,9 +180,14 @@ class PoolOutlook:
         best = max(known, key=lambda place: (expected[place][0], -expected[place][1][0]))
         right, spending = expected[best]
         success = float(self.estimate.before.apply(np.array([right]))[0])
+        # Wilson's interval around a probability that so many attempts speak for
+        count = attempts[best]
+        square = _NORMAL**2 / count
+        center, half = success + square / 2, _NORMAL * np.sqrt(success * (1 - success) / count + square / (4 * count))
+        low, high = (center - half) / (1 + square), (center + half) / (1 + square)
         return WholeForecast(
             worker=self.estimate.workers[best],
-            success=_wilson(success, attempts[best]),
+            success=Likely(mean=success, low=float(max(low, 0.0)), high=float(min(high, 1.0))),
             cost_usd=self._whole_usd(best, float(spending[0])),
             attempts=int(attempts[best]),
         )
@@ -249,11 +254,3 @@ def open_outlook(checkpoint: Path | str) -> PoolOutlook | None:
 
 def _bare(text: str) -> str:
     return " ".join(text.split()).rstrip(" .,;:!?")
-
-
-def _wilson(share: float, count: float) -> Likely:
-    """Wilson's interval around a probability that so many attempts speak for."""
-    square = _NORMAL**2 / count
-    center, half = share + square / 2, _NORMAL * np.sqrt(share * (1 - share) / count + square / (4 * count))
-    low, high = (center - half) / (1 + square), (center + half) / (1 + square)
-    return Likely(mean=share, low=float(max(low, 0.0)), high=float(min(high, 1.0)))

@@ -284,7 +284,14 @@ async def open_planner(
     if is_checkpoint(checkpoint):
         loaded = (await asyncio.to_thread(planner_for, checkpoint, settings, workers, pool, 0))(0)
         if settings.fallback and settings.min_confidence:
-            _warn_if_unfitted(checkpoint, loaded)
+            from orchestai.planner.slots.model import PlannerModel
+
+            if isinstance(loaded, PlannerModel) and not loaded.confidence.is_known:
+                logger.warning(
+                    "%s: its confidence was not fitted, so nobody knows how sure it is of a plan, and its plans are "
+                    "followed whatever planner.min_confidence says",
+                    checkpoint,
+                )
         others = open_fallbacks(checkpoint, settings, workers, pool)
         planner = FallbackPlanner({checkpoint: loaded, **others}, settings.min_confidence)
         versions = {"checkpoint": fingerprint_of(checkpoint)}
@@ -326,17 +333,6 @@ def _outlook_of(checkpoint: str) -> PoolOutlook | None:
     from orchestai.planner.outlook import open_outlook
 
     return open_outlook(checkpoint)
-
-
-def _warn_if_unfitted(checkpoint: str, loaded: Planner) -> None:
-    from orchestai.planner.slots.model import PlannerModel
-
-    if isinstance(loaded, PlannerModel) and not loaded.confidence.is_known:
-        logger.warning(
-            "%s: its confidence was not fitted, so nobody knows how sure it is of a plan, and its plans are followed "
-            "whatever planner.min_confidence says",
-            checkpoint,
-        )
 
 
 def open_fallbacks(

@@ -273,7 +273,11 @@ def _drawn(chart: _Chart, rows: Rows, along: str, guards: list[dict[str, Any]]) 
     for name, label in chart.series.items():
         points = [(row[along], row[name]) for row in rows if is_number(row.get(name)) and is_number(row.get(along))]
         if points:
-            series.append({"name": name, "label": label, "points": _thinned(points)})
+            # At most `_MOST_POINTS`, each the mean of its neighbors
+            size = math.ceil(len(points) / _MOST_POINTS)
+            parts = [points[i : i + size] for i in range(0, len(points), size)]
+            thinned = [[part[-1][0], float(f"{sum(y for _, y in part) / len(part):.5g}")] for part in parts]
+            series.append({"name": name, "label": label, "points": thinned})
     return {"title": chart.title, "unit": chart.unit, "note": chart.note, "series": series, "guards": guards}
 
 
@@ -289,13 +293,6 @@ def _guards(settings: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 def _guard(value: float, label: str) -> dict[str, Any]:
     return {"value": value, "label": label}
-
-
-def _thinned(points: list[tuple[float, float]]) -> list[list[float]]:
-    """At most `_MOST_POINTS`, each the mean of its neighbors."""
-    size = math.ceil(len(points) / _MOST_POINTS)
-    parts = [points[i : i + size] for i in range(0, len(points), size)]
-    return [[part[-1][0], float(f"{sum(y for _, y in part) / len(part):.5g}")] for part in parts]
 
 
 _MISSING = {

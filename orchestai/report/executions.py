@@ -155,7 +155,13 @@ class Executions:
 
     def _row(self, run: int, record: ExecutionRecord, said: Feedback | None) -> list[Any]:
         asked = dict.fromkeys(attempt.worker for subtask in record.subtasks for attempt in subtask.attempts)
-        chunk, place = self.chunks.add(_detail(record, said))
+        # What is shown of one execution, but for what its row and its attempts say already
+        shown = record.model_dump(mode="json", include=_DETAILS, exclude={"subtasks": {"__all__": {"span"}}})
+        shown["rest"] = record.instruction[SEARCHED:]
+        if not record.subtasks:
+            shown["outputs"] = record.execution_result.model_dump(mode="json")["outputs"]
+            shown["adjacency"] = record.planner_outputs.workflow_graph.adjacency
+        chunk, place = self.chunks.add(_sparse(shown | {"feedback": said}))
         return [
             run,
             record.task_id,
@@ -207,16 +213,6 @@ def reason_of(record: ExecutionRecord, said: Feedback | None = None) -> str:
     if any(subtask.passed_check is False for subtask in record.subtasks):
         return "a step failed its check"
     return "all checks passed, the tests did not" if outcome == "failed" else "no answer"
-
-
-def _detail(record: ExecutionRecord, said: Feedback | None) -> dict[str, Any]:
-    """What is shown of one execution, but for what its row and its attempts say already."""
-    shown = record.model_dump(mode="json", include=_DETAILS, exclude={"subtasks": {"__all__": {"span"}}})
-    shown["rest"] = record.instruction[SEARCHED:]
-    if not record.subtasks:
-        shown["outputs"] = record.execution_result.model_dump(mode="json")["outputs"]
-        shown["adjacency"] = record.planner_outputs.workflow_graph.adjacency
-    return _sparse(shown | {"feedback": said})
 
 
 def _sparse(value: Any) -> Any:

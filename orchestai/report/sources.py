@@ -127,7 +127,7 @@ def find(path: Path) -> Found:
         try:
             source = _recognize(file)
         except (OSError, ValueError, RecursionError, UserError) as error:
-            found.problems.append(f"{_inside(file, path)}: not readable: {error}")
+            found.problems.append(f"{file.relative_to(path) if file != path else file.name}: not readable: {error}")
             continue
         if source is not None:
             found.sources.append(source)
@@ -145,10 +145,6 @@ def fingerprint(paths: Sequence[Path]) -> str:
             with suppress(OSError):  # removed meanwhile
                 seen.append((str(file), file.stat().st_size, file.stat().st_mtime_ns))
     return artifacts.fingerprint([entry for entry in seen if entry[0].endswith((".json", ".jsonl"))])
-
-
-def _inside(file: Path, path: Path) -> str:
-    return str(file.relative_to(path)) if file != path else file.name
 
 
 def _files(folder: Path) -> Iterator[Path]:

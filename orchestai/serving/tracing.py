@@ -74,7 +74,20 @@ class RunSpans:
             about = {WORKER: event.worker}
             self._calls[event.node] = self._below(self._steps[event.node], CALL, about, SpanKind.CLIENT)
         elif isinstance(event, AnswerChecked) and event.node in self._calls:
-            self._answered(self._calls.pop(event.node), event)
+            call = self._calls.pop(event.node)
+            attempt = event.attempt
+            call.set_attributes(
+                {
+                    COST_USD: attempt.cost_usd,
+                    INPUT_TOKENS: attempt.prompt_tokens,
+                    OUTPUT_TOKENS: attempt.completion_tokens,
+                }
+            )
+            if attempt.passed_check is not None:
+                call.set_attribute(CHECK_PASSED, attempt.passed_check)
+            if attempt.error is not None:
+                call.set_status(Status(StatusCode.ERROR))
+            call.end()
         elif isinstance(event, NodeDone):
             step = self._steps.pop(event.node)
             if event.result.status != "done":
@@ -101,21 +114,6 @@ class RunSpans:
         if receipt is None or receipt.status == "failed":
             self._run.set_status(Status(StatusCode.ERROR))
         self._run.end()
-
-    def _answered(self, call: Span, event: AnswerChecked) -> None:
-        attempt = event.attempt
-        call.set_attributes(
-            {
-                COST_USD: attempt.cost_usd,
-                INPUT_TOKENS: attempt.prompt_tokens,
-                OUTPUT_TOKENS: attempt.completion_tokens,
-            }
-        )
-        if attempt.passed_check is not None:
-            call.set_attribute(CHECK_PASSED, attempt.passed_check)
-        if attempt.error is not None:
-            call.set_status(Status(StatusCode.ERROR))
-        call.end()
 
     def _below(
         self, above: Span, name: str, about: Mapping[str, str] | None = None, kind: SpanKind = SpanKind.INTERNAL

@@ -117,7 +117,7 @@ def together(accelerator: Accelerator, what: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if not _of_the_network(error):
+        if not (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
             raise
         raise InfrastructureError(
             "connection",
@@ -126,10 +126,6 @@ def together(accelerator: Accelerator, what: str) -> Iterator[None]:
         ) from error
     finally:
         watch.cancel()
-
-
-def _of_the_network(error: RuntimeError) -> bool:
-    return isinstance(error, torch.distributed.DistError) or "gloo" in str(error)
 
 
 def _give_up(message: str) -> None:

@@ -26,16 +26,12 @@ def files(path: Path, *patterns: str) -> list[Path]:
             file
             for pattern in patterns
             for end in (("",) if pattern.endswith(".parquet") else ("", ".gz"))
-            for file in path.glob(_any_case(pattern + end))
+            for file in path.glob("".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else c for c in pattern + end))
         }
         found = sorted(file for file in fits if not file.name.endswith((".meta.json", ".run.json")))
     if not found or not found[0].exists():
         raise UserError(f"{path}: no such file, or a folder without any of {', '.join(patterns)}")
     return found
-
-
-def _any_case(pattern: str) -> str:
-    return "".join(f"[{sign.lower()}{sign.upper()}]" if sign.isalpha() else sign for sign in pattern)
 
 
 def load(file: Path) -> Any:

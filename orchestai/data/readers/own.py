@@ -34,10 +34,6 @@ def read_orchestai(path: Path) -> Iterator[ReadPlan]:
 def _entry(file: Path, index: int, entry: dict[str, Any]) -> Entry | SourcePlan:
     if "workflow" in entry or "targets" in entry:
         return Entry(entry, f"{file}: example {index}")
-    return _plan(file, index, entry)
-
-
-def _plan(file: Path, index: int, entry: dict[str, Any]) -> SourcePlan:
     if not {"instruction", "subtasks"} <= entry.keys():
         raise UserError(f"{file}: entry {index}: a plan needs `instruction` and `subtasks`")
     try:

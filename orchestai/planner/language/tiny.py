@@ -39,7 +39,17 @@ def tiny_tokenizer(
         tokenizer = AutoTokenizer.from_pretrained(source(SMOLLM2, cache_dir, "planner.language.tiny.vocab_size"))
         tokenizer.chat_template = None
         return tokenizer
-    parts = _parts_of_plans(config, cards)
+    parts = [
+        '{"subtasks":[{"id":',
+        ',"instruction":"',
+        "...",
+        *(f'","task_type":"{kind}' for kind in config.task_types),
+        *(f'","worker":"{card.name}","fallback":[' for card in cards),
+        *(f'"{card.name}"' for card in cards),
+        '],"depends_on":[',
+        ']},{"id":',
+        "]}]}",
+    ]
     numbers = [f"[{i}]" for i in range(1, _NUMBERS)]
     learned = Tokenizer(models.BPE())
     learned.pre_tokenizer = pre_tokenizers.Sequence(
@@ -59,20 +69,6 @@ def tiny_tokenizer(
     learned.add_tokens([AddedToken(text, normalized=False) for text in parts])
     learned.add_tokens([AddedToken(text, normalized=False, rstrip=True) for text in numbers])
     return PreTrainedTokenizerFast(tokenizer_object=learned, eos_token=_END, clean_up_tokenization_spaces=False)
-
-
-def _parts_of_plans(config: PlannerConfig, cards: Sequence[WorkerCard]) -> list[str]:
-    return [
-        '{"subtasks":[{"id":',
-        ',"instruction":"',
-        "...",
-        *(f'","task_type":"{kind}' for kind in config.task_types),
-        *(f'","worker":"{card.name}","fallback":[' for card in cards),
-        *(f'"{card.name}"' for card in cards),
-        '],"depends_on":[',
-        ']},{"id":',
-        "]}]}",
-    ]
 
 
 def tiny_model(config: PlannerConfig, tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalLM:

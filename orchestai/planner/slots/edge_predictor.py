@@ -152,7 +152,11 @@ class References(nn.Module):
         self.around = nn.Sequential(nn.LayerNorm(width), nn.Dropout(dropout), nn.Linear(width, out), nn.GELU())
         self.out = nn.Linear(out, out, bias=False)
         self.numbers: Tensor
-        self.register_buffer("numbers", _numbers(text_encoder, max_subtasks), persistent=False)
+        # (count, 2) the tokens of each number as a figure and as an ordinal; `_NO_TOKEN` where it is no single one
+        figures = [str(number) for number in range(1, max_subtasks + 1)]
+        spelled = zip_longest(figures, ORDINALS[:max_subtasks], fillvalue="")
+        single = [[_only(text_encoder.token_ids(word)) for word in words] for words in spelled]
+        self.register_buffer("numbers", torch.tensor(single), persistent=False)
 
     def forward(self, tokens: Tensor, ids: Tensor, spans: Tensor, steps: Tensor) -> Tensor:
         """(b, n, n, out), 0 where the words of the column's step have no number of the row's.
@@ -170,14 +174,6 @@ class References(nn.Module):
         around = self.around(torch.cat([padded[:, :-2], tokens, padded[:, 2:]], -1))
         found: Tensor = self.out(named.flatten(1, 2) @ around)
         return found.unflatten(1, (n, n))
-
-
-def _numbers(text_encoder: TextEncoder, count: int) -> Tensor:
-    """(count, 2) the tokens of each number as a figure and as an ordinal; `_NO_TOKEN` where it is no single one."""
-    figures = [str(number) for number in range(1, count + 1)]
-    spelled = zip_longest(figures, ORDINALS[:count], fillvalue="")
-    single = [[_only(text_encoder.token_ids(word)) for word in words] for words in spelled]
-    return torch.tensor(single)
 
 
 def _only(ids: list[int]) -> int:
@@ -270,16 +266,13 @@ class EdgePredictor(nn.Module):
         pairs = self.parent(step)[:, :, None] + self.child(step)[:, None]
         pairs = pairs + self.product[0](step)[:, :, None] * self.product[1](step)[:, None]
         pairs = pairs + self.distance(listed - listed[:, None] + self.max_subtasks - 1)
-        pairs = pairs + self._said(texts, spans, steps)
-        rivals = self.rivals(pairs.transpose(1, 2).flatten(0, 1), steps.repeat_interleave(n, 0)[:, None, None])
-        logits: Tensor = self.out(rivals)[..., 0].unflatten(0, (-1, n)).transpose(1, 2)
-        return logits
-
-    def _said(self, texts: Sequence[EncodedText], spans: Tensor, steps: Tensor) -> Tensor:
         tokens = padded([text.hidden for text in texts], spans.device)
         ids = padded([text.ids for text in texts], spans.device)
         said: Tensor = self.mentions(tokens, ids, present(texts, spans.device), spans, steps)
-        return said + self.references(tokens, ids, spans, steps)
+        pairs = pairs + (said + self.references(tokens, ids, spans, steps))
+        rivals = self.rivals(pairs.transpose(1, 2).flatten(0, 1), steps.repeat_interleave(n, 0)[:, None, None])
+        logits: Tensor = self.out(rivals)[..., 0].unflatten(0, (-1, n)).transpose(1, 2)
+        return logits
 
 
 class Mentions(nn.Module):

@@ -15,7 +15,7 @@ from orchestai.config import PlannerConfig
 from orchestai.planner.base import Plan
 from orchestai.planner.base_files import SHIPPED_FOLDER, OnnxGraph, check_base, other_version_of, read_base
 from orchestai.planner.slots.decoding_rules import by_the_rules, finish_plan, rank_by_cards, step_words, word_edges
-from orchestai.planner.slots.encoders.encoder import EncodedText, UnreadableTextError, open_encoder
+from orchestai.planner.slots.encoders.encoder import UnreadableTextError, open_encoder
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard
 
@@ -64,17 +64,7 @@ class LightPlanner:
             text = self.encoder.encode(instruction)
         except UnreadableTextError as error:
             return Plan(workflow=None, raw_valid=False, error=str(error))
-        found = self._search(text)
-        n, confidence = int(found["length"]), float(found["confidence"])
-        spans = found["spans"][:n]
-        words = [step_words(instruction, text.offsets, span) for span in spans]
-        ranks = rank_by_cards(self.encoder.sentences(words), self.encoder.sentences([card.text for card in self.cards]))
-        workers = [[self.cards[w].name for w in row[: 1 + self.config.max_fallbacks]] for row in ranks]
-        plan = finish_plan(text, spans, found["likely"][:n, :n], found["odds"][:n, :n], [""] * n, workers)
-        return replace(plan, confidence=None if math.isnan(confidence) else confidence)
-
-    def _search(self, text: EncodedText) -> dict[str, NDArray[Any]]:
-        """Outputs of the graph `end`."""
+        # Outputs of the graph `end`
         arrays = {
             "features": text.features.astype(np.float32),
             "meanings": text.meanings.astype(np.float32),
@@ -89,4 +79,11 @@ class LightPlanner:
             state |= {name.replace("next.", "search."): value for name, value in step.items()}
             if state["search.beams.settled"].all():
                 break
-        return self._end.run(state)
+        found = self._end.run(state)
+        n, confidence = int(found["length"]), float(found["confidence"])
+        spans = found["spans"][:n]
+        words = [step_words(instruction, text.offsets, span) for span in spans]
+        ranks = rank_by_cards(self.encoder.sentences(words), self.encoder.sentences([card.text for card in self.cards]))
+        workers = [[self.cards[w].name for w in row[: 1 + self.config.max_fallbacks]] for row in ranks]
+        plan = finish_plan(text, spans, found["likely"][:n, :n], found["odds"][:n, :n], [""] * n, workers)
+        return replace(plan, confidence=None if math.isnan(confidence) else confidence)

@@ -53,7 +53,8 @@ class PhraseMatcher(nn.Module):
             inside: (b, n, t) bool; the tokens of the steps' words. exists: (b, n) bool, the steps that exist.
             near: for each place (b, n, t) bool; where phrases that speak of others are looked for, for each step.
         """
-        steps = F.normalize(self.spoken_of(_mean(inside, meanings)), dim=-1)
+        share = inside.to(meanings.dtype) / inside.sum(-1, keepdim=True).clamp(min=1)
+        steps = F.normalize(self.spoken_of(share @ meanings), dim=-1)
         fit = (_phrase_sums(meanings @ steps.transpose(1, 2)) / norms[..., None]).transpose(2, 3)
         found = [_best(fit, _whole(place), exists) for place in near]
         fits, rival = (torch.cat(values, 1).permute(0, 2, 3, 1) for values in zip(*found, strict=True))
@@ -103,11 +104,6 @@ def _best(fit: Tensor, near: Tensor, exists: Tensor) -> tuple[Tensor, Tensor]:
     step = torch.arange(n, device=fit.device)
     third = (which != step[:, None]) & (which != step)
     return best, closest.masked_fill(~third, _NOWHERE).amax(2)
-
-
-def _mean(inside: Tensor, tokens: Tensor) -> Tensor:
-    share = inside.to(tokens.dtype) / inside.sum(-1, keepdim=True).clamp(min=1)
-    return share @ tokens
 
 
 @dataclass(frozen=True, eq=False)

@@ -342,7 +342,17 @@ class Service:
             Exception: as `Orchestrator.run` does.
         """
         model = self.model(asked.model)
-        contract = self._contract(asked, model)
+        offered = self.orchestrator.config.contract
+        if model.profile is not None:
+            offered = offered.model_copy(update=model.profile.model_dump(exclude_unset=True))
+        if model.worker is not None:
+            for name in ("prefer", "min_success", "allow"):
+                if name in asked.extension.contract.model_fields_set:
+                    raise invalid(f"orchestai.contract.{name}", f"{model.name} is one worker; there is no choice")
+            offered = offered.model_copy(update={"prefer": None, "min_success": None})
+        if strange := set(asked.extension.contract.allow) - set(self.orchestrator.workers):
+            raise invalid("orchestai.contract.allow", f"no worker {min(strange)!r}; see worker: in /v1/models")
+        contract = contract_of(asked.extension.contract, offered, self.config.deadline_s)
         if not asked.results:
             return await self._begin(asked, caller, Turn(asked.instruction, asked.dialogue, contract, model), listen)
         parked = await self.parking.take(asked, caller)
@@ -420,19 +430,6 @@ class Service:
                 more={"orchestai": summary(result.receipt)},
             )
         return result
-
-    def _contract(self, asked: Asked, model: ServedModel) -> Contract:
-        offered = self.orchestrator.config.contract
-        if model.profile is not None:
-            offered = offered.model_copy(update=model.profile.model_dump(exclude_unset=True))
-        if model.worker is not None:
-            for name in ("prefer", "min_success", "allow"):
-                if name in asked.extension.contract.model_fields_set:
-                    raise invalid(f"orchestai.contract.{name}", f"{model.name} is one worker; there is no choice")
-            offered = offered.model_copy(update={"prefer": None, "min_success": None})
-        if strange := set(asked.extension.contract.allow) - set(self.orchestrator.workers):
-            raise invalid("orchestai.contract.allow", f"no worker {min(strange)!r}; see worker: in /v1/models")
-        return contract_of(asked.extension.contract, offered, self.config.deadline_s)
 
 
 def _demands_call(dialogue: Dialogue) -> bool:

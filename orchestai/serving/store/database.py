@@ -281,7 +281,18 @@ class Database:
         shown = engine.url.render_as_string(hide_password=True)
         try:
             with engine.execution_options(writes=True).begin() as connection:
-                _make_tables(connection, shown)
+                if connection.dialect.name == "postgresql":
+                    connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _SCHEMA_LOCK})
+                schema.create(connection, checkfirst=True)
+                version = connection.scalar(select(schema.c.version))
+                if version is None:
+                    metadata.create_all(connection)
+                    connection.execute(insert(schema).values(version=SCHEMA_VERSION))
+                elif version != SCHEMA_VERSION:
+                    raise UserError(
+                        f"{shown}: its tables are of version {version}, those of this program of {SCHEMA_VERSION}; use "
+                        "the version of orchestai that made them, or another serving.database"
+                    )
         except SQLAlchemyError as error:
             engine.dispose()
             raise UserError(f"{shown}: cannot be opened: {_reason(error)}; check serving.database") from None
@@ -409,21 +420,6 @@ def _sqlite(url: URL) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
-
-
-def _make_tables(connection: Connection, shown: str) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _SCHEMA_LOCK})
-    schema.create(connection, checkfirst=True)
-    version = connection.scalar(select(schema.c.version))
-    if version is None:
-        metadata.create_all(connection)
-        connection.execute(insert(schema).values(version=SCHEMA_VERSION))
-    elif version != SCHEMA_VERSION:
-        raise UserError(
-            f"{shown}: its tables are of version {version}, this program's of version {SCHEMA_VERSION}; use the "
-            "version of orchestai that made them, or another serving.database"
-        )
 
 
 def _reason(error: SQLAlchemyError) -> str:

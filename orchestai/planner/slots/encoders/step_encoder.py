@@ -124,9 +124,7 @@ class StepEncoder:
                 raise UnreadableTextError(f"step {number} has no words")
             inside = [i for i, (a, b) in enumerate(offsets, start=len(before)) if a < end and b > first and b > a]
             places.append((inside[0], inside[-1] + 1))
-        return self._stored([*before, *ids], places)
-
-    def _stored(self, tokens: list[int], places: list[tuple[int, int]]) -> Tensor:
+        tokens = [*before, *ids]
         if self._store is None:
             return self._computed(tokens, places)
         key = f"{self._identity} {tokens} {places}"

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from orchestai.answering import Event, RunResult
-from orchestai.execution.contract.receipt import Receipt
 from orchestai.execution.events import AnswerPiece, AnswerReady
 from orchestai.serving.api.errors import ApiError
 from orchestai.serving.api.replies.accounting import summary, total_tokens, usage_fields
@@ -22,13 +21,23 @@ def response(result: RunResult, asked: Asked, created: int | None = None) -> dic
     whole = is_whole(result)
     calls = response_calls(result.execution.tool_calls, asked.run_id)
     item = _message(_name("msg", asked), result.answer, "completed" if whole else "incomplete")
+    receipt = result.receipt
+    read, written = total_tokens(receipt)
+    usage = {
+        "input_tokens": read,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": written,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": read + written,
+        **usage_fields(receipt),
+    }
     return {
         **_begun(asked, int(time.time()) if created is None else created),
         "status": "completed" if whole else "incomplete",
         "incomplete_details": None if whole else {"reason": "max_output_tokens"},
         "completed_at": int(time.time()),
         "output": [*([item] if result.answer or not calls else []), *calls],
-        "usage": _usage(result.receipt),
+        "usage": usage,
         "orchestai": summary(result.receipt),
     }
 
@@ -71,18 +80,6 @@ def _message(name: str, text: str, status: str) -> dict[str, Any]:
 
 def _text(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-
-
-def _usage(receipt: Receipt) -> dict[str, Any]:
-    read, written = total_tokens(receipt)
-    return {
-        "input_tokens": read,
-        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": written,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": read + written,
-        **usage_fields(receipt),
-    }
 
 
 class ResponseEvents:

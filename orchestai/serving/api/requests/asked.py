@@ -157,7 +157,15 @@ def first_fault(error: ValidationError, before: str = "", known: Sequence[str] =
         known: parameters of OpenAI's that are not supported, beside those that do not exist.
     """
     fault = error.errors(include_url=False)[0]
-    where = before + _place(fault["loc"])
+    # Where a fault is; where several types are possible, pydantic also names the type, such as `str`
+    loc = fault["loc"]
+    place = ""
+    for part in loc:
+        if isinstance(part, int):
+            place += f"[{part}]"
+        elif part.isidentifier() and part != "str":
+            place += f".{part}" if place else part
+    where = before + place
     said = fault["msg"].removeprefix("Value error, ")
     if fault["type"] == "extra_forbidden":
         if where in known:
@@ -170,14 +178,3 @@ def first_fault(error: ValidationError, before: str = "", known: Sequence[str] =
     if fault["type"] == "json_invalid":
         return invalid(None, f"the body is not valid JSON: {said.removeprefix('Invalid JSON: ')}", "invalid_json")
     return invalid(where or None, said, "invalid_type" if fault["type"].endswith("_type") else "invalid_value")
-
-
-def _place(loc: Sequence[str | int]) -> str:
-    """Where a fault is; where several types are possible, pydantic also names the type, such as `str`."""
-    place = ""
-    for part in loc:
-        if isinstance(part, int):
-            place += f"[{part}]"
-        elif part.isidentifier() and part != "str":
-            place += f".{part}" if place else part
-    return place
