@@ -38,8 +38,7 @@ from orchestai.execution.log import read_log
 from orchestai.execution.reward import AbsoluteReward
 from orchestai.execution.runtime import open_runtime
 from orchestai.planner.serving import open_planner
-from orchestai.serving.improvement.improve import Improvement, compare, repeated_asking
-from orchestai.serving.improvement.judged_runs import task_of
+from orchestai.serving.improvement.improve import Improvement, compare, repeated_asking, task_of
 from orchestai.serving.improvement.registry import PlannerRegistry
 from orchestai.serving.store import NO_KEY, Database, Feedback, FeedbackStore, ServedRuns
 from orchestai.storage import artifacts

@@ -1,11 +1,12 @@
-"""The chat model of each role: a policy, sampled in batches over all conversations, or a frozen worker."""
+"""The chat models of roles, policies or frozen workers, and the episodes in which a workflow attempts tasks."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,16 +14,22 @@ from torch import Tensor
 
 from orchestai.agents.conversation import Act, Budget, BudgetExceededError, ChatModel, Sampled
 from orchestai.agents.policies import Policies
-from orchestai.agents.workflow import AttemptContext
+from orchestai.agents.workflow import AgentWorkflow, AttemptContext
+from orchestai.config import RlConfig
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
+from orchestai.execution.reward import invalid_margin
 from orchestai.lm.backends.base import SampleSettings
 from orchestai.lm.backends.synced import SyncedBackend
 from orchestai.lm.batcher import Batcher
 from orchestai.lm.chat_rendering import IncrementalChatRenderer
 from orchestai.tasks.task import Task
+from orchestai.training.rl.algorithms.invalid_plans import rank_invalid
 from orchestai.training.rl.monitoring.episode_metrics import describe_policies
-from orchestai.types import Message
+from orchestai.training.rl.rollouts.collector import Episodes
+from orchestai.training.rl.rollouts.rollout import row_seed
+from orchestai.training.rl.rollouts.turn_scoring import with_scores
+from orchestai.types import Episode, Message
 from orchestai.workers.base import Request, WorkerError
 from orchestai.workers.generation import Generator, Prompt, SamplingParams
 from orchestai.workers.pool import WorkerPool
@@ -252,3 +259,89 @@ class AgentFactory:
             return WorkerChatModel(name, self._pool, name, attempt)
         params = SamplingParams(max_new_tokens=self._config.model.max_new_tokens)
         return PooledChatModel(name, self._pool.generator(name), params, attempt)
+
+
+class AgentRollout:
+    """Lets a workflow attempt tasks (a `Collector`).
+
+    Args:
+        concurrency: attempts at a time.
+    """
+
+    def __init__(
+        self, workflow: AgentWorkflow, factory: AgentFactory, policies: Policies, config: RlConfig, *, concurrency: int
+    ) -> None:
+        self._workflow = workflow
+        self._factory = factory
+        self._policies = policies
+        self._config = config
+        self._concurrency = concurrency
+
+    async def explore(self, tasks: Sequence[Task], *, update: int) -> Episodes:
+        """`num_generations` attempts at each task, scored where learning needs more than what the sampler said."""
+        config = self._config
+        started = time.perf_counter()
+        groups = await self._attempt(
+            tasks,
+            config.num_generations,
+            config.temperature,
+            lambda task, attempt: row_seed(config.seed, update, task.task_id, attempt),
+        )
+        seconds = {"acting": time.perf_counter() - started}
+        if config.algorithm == "PPO" or config.sampler_correction is not None:
+            started = time.perf_counter()
+            groups = await asyncio.to_thread(self._scored, tasks, groups)
+            seconds["scoring"] = time.perf_counter() - started
+        return Episodes(groups, seconds)
+
+    async def exploit(self, tasks: Sequence[Task]) -> Episodes:
+        """One attempt per task with the likeliest words; these episodes have no turns."""
+        started = time.perf_counter()
+        groups = await self._attempt(tasks, 1, 0.0, lambda task, attempt: 0)
+        kept = [
+            [
+                replace(episode, trajectories=tuple(replace(t, turns=()) for t in episode.trajectories))
+                for episode in group
+            ]
+            for group in groups
+        ]
+        return Episodes(kept, {"acting": time.perf_counter() - started})
+
+    async def sync(self, versions: Mapping[str, int]) -> dict[str, float]:
+        """See `Collector.sync`."""
+        return await self._factory.sync(versions)
+
+    async def stop(self) -> None:
+        """Attempt no more."""
+        await self._factory.close()
+
+    async def _attempt(
+        self, tasks: Sequence[Task], attempts: int, temperature: float, seed: Callable[[Task, int], int]
+    ) -> list[list[Episode]]:
+        """Every task's attempts, so many tasks at a time as `concurrency` allows.
+
+        Those that spent their budget are worth less than all others at the task.
+        """
+        room = asyncio.Semaphore(max(1, self._concurrency // attempts))
+
+        async def group(task: Task) -> list[Episode]:
+            async with room:
+                agents = [
+                    self._factory.context(task, seed=seed(task, k), attempt=k, temperature=temperature)
+                    for k in range(attempts)
+                ]
+                return rank_invalid(await self._workflow.run_group(task, agents), invalid_margin(1.0))
+
+        jobs = [asyncio.ensure_future(group(task)) for task in tasks]
+        try:
+            return await asyncio.gather(*jobs)
+        finally:
+            for job in jobs:
+                job.cancel()
+            await asyncio.gather(*jobs, return_exceptions=True)
+
+    def _scored(self, tasks: Sequence[Task], groups: Sequence[Sequence[Episode]]) -> list[list[Episode]]:
+        by_id = {task.task_id: task for task in tasks}
+        flat = with_scores([e for group in groups for e in group], by_id, self._policies.learning, self._config)
+        episodes = iter(flat)
+        return [[next(episodes) for _ in group] for group in groups]

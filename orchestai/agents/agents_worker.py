@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from orchestai.agents.agent_rollout import AgentRollout
+from orchestai.agents.agent_factory import AgentRollout
 from orchestai.agents.policies import read_metadata
 from orchestai.agents.registry import find
 from orchestai.agents.trainer import open_agents

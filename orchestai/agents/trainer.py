@@ -15,8 +15,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from typing_extensions import Unpack
 
-from orchestai.agents.agent_factory import AgentFactory
-from orchestai.agents.agent_rollout import AgentRollout
+from orchestai.agents.agent_factory import AgentFactory, AgentRollout
 from orchestai.agents.policies import Policies, fingerprint_of, open_policies, save_policies, seen_by
 from orchestai.agents.recipes.shorthand import load_agent_config, words_of
 from orchestai.agents.registry import find

@@ -37,15 +37,15 @@ _COMMANDS = {
     "evaluate-table": "evaluation:evaluate_table",
     "score": "evaluation:score",
     "plan": "serving:plan",
-    "report": "report:report",
-    "watch": "report:watch",
+    "report": "evaluation:report",
+    "watch": "evaluation:watch",
     "demo": "demo:demo",
     "train": "training:train",
     "improve": "serving:improve",
     "promote": "serving:promote",
     "rollback": "serving:rollback",
     "agents": "agents:agents",
-    "keys": "keys:keys",
+    "keys": "serving:keys",
     "launch": "launch:launch",
 }
 """Where in `orchestai.cli` each command is; it is imported when it is asked for."""

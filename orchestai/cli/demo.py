@@ -207,7 +207,7 @@ class Stages:
             progress.skip(name)
             return
         from orchestai.planner.slots.encoders.encoder import open_encoder
-        from orchestai.training.malloc_trim import trim
+        from orchestai.training.memory import trim
 
         progress.begin(name)
         console.rule(f"[bold]{name}[/]: {about}", align="left")

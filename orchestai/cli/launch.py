@@ -56,8 +56,8 @@ def sagemaker(
     """Train on SageMaker: upload the source, start a job, and print its ARN. See docs/machines/launch.md."""
     from orchestai.config import BASE
     from orchestai.launch import sagemaker as bundle
-    from orchestai.launch.asked import asked
     from orchestai.launch.sagemaker import CHECKPOINT, DATA, Job, check, digest_of, open_session, submit
+    from orchestai.launch.trainings import asked
 
     words = overrides or []
     if not config.resolve().is_relative_to(source.resolve()):
@@ -103,7 +103,7 @@ def vllm(
     overrides: Overrides = None,
 ) -> None:
     """Become the server of vLLM that the rollouts of a training ask, which has the same configuration and overrides."""
-    from orchestai.launch.vllm import server_for
+    from orchestai.launch.trainings import server_for
 
     server = server_for(config, overrides or ())
     if dry_run:

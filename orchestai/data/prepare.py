@@ -26,7 +26,7 @@ from orchestai.execution.record import ExecutionRecord, SubtaskRecord, measured_
 from orchestai.execution.reward import RewardForm, reward_form
 from orchestai.names import did_you_mean
 from orchestai.planner.base import Plan
-from orchestai.planner.expected_reward import expected_reward
+from orchestai.planner.checkpoint import expected_reward
 from orchestai.planner.outlook import PoolOutlook
 from orchestai.planner.stored_estimate import estimate_path, write_estimate
 from orchestai.tasks.instructions import NAME, folder

@@ -21,8 +21,8 @@ from pathlib import Path
 from types import FrameType
 
 from orchestai.config import BASE
-from orchestai.launch.asked import PHASE1, PHASE2
 from orchestai.launch.sagemaker import CHECKPOINT, CONFIG_KEY, DATA, LAYOUT_KEY, ROOT, TRAIN_KEY, sidecars
+from orchestai.launch.trainings import PHASE1, PHASE2
 from orchestai.storage import artifacts
 
 _PORT = "29500"

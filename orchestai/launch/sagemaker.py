@@ -18,7 +18,7 @@ from orchestai.config import Config
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
 from orchestai.extras import needed_for
-from orchestai.launch.asked import PHASE1, PHASE2, extras_of, paths_of, served_here
+from orchestai.launch.trainings import PHASE1, PHASE2, extras_of, paths_of, served_here
 
 _LEFT_OUT = frozenset({"tests", "docs", "benchmarks", "checkpoints", "execution_logs", "runs", "__pycache__"})
 """Folders that no training reads; what begins with a dot is left out, too."""

@@ -20,15 +20,14 @@ from orchestai.config import BASE, CACHE_DIR, Phase2Config, PlannerConfig, Rewar
 from orchestai.config.planner import NOTHING
 from orchestai.config.section import Section
 from orchestai.errors import UserError
-from orchestai.estimate.attempts import WHOLE, Queries
-from orchestai.estimate.plan_options import plan_options
+from orchestai.estimate.attempts import WHOLE, Queries, Values
+from orchestai.estimate.plan_options import PlanOptions, plan_options
 from orchestai.estimate.pool_estimate import PoolEstimate
 from orchestai.execution.reward import Reference, RewardForm, reward_form
 from orchestai.planner.base import Plan
 from orchestai.planner.base_files import CARD, SHAPES, WEIGHTS, check_base, digest_of, other_version_of, read_base
 from orchestai.planner.baselines import whole_task
 from orchestai.planner.checkpoint_files import locate, saved_config, without_suffix
-from orchestai.planner.expected_reward import expected_reward
 from orchestai.planner.language.checkpoint import (
     ESTIMATE,
     load_language_planner,
@@ -48,6 +47,21 @@ from orchestai.tasks.splits import NOTHING_SEEN, SeenTasks
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard
 from orchestai.workers.pool import worker_cards
+
+
+def expected_reward(options: PlanOptions, estimate: PoolEstimate, reward: RewardForm | None) -> Values:
+    """(options,) expected rewards of an answer, in rewards of a success.
+
+    Args:
+        reward: weighs what is paid and how long it takes against success; None: success alone counts.
+    """
+    success = estimate.before.apply(options.success)
+    if reward is None:
+        return success
+    usd, seconds, _ = options.spending.T
+    spent = [reward.cost(a) + reward.latency(1000 * b) for a, b in zip(usd.tolist(), seconds.tolist(), strict=True)]
+    return success - np.array(spent) / (reward.alpha or 1.0)
+
 
 _PARTS = ("reader.", "decoder.", "confidence.")
 

@@ -20,8 +20,7 @@ from orchestai.execution.request import build_request
 from orchestai.planner.base import Plan, Planner
 from orchestai.planner.baselines import WholePlanner
 from orchestai.planner.checkpoint_files import fingerprint_of, is_checkpoint
-from orchestai.planner.few_shot import FewShotPlanner
-from orchestai.planner.registry import planner_for
+from orchestai.planner.registry import FewShotPlanner, planner_for
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Request, WorkerError
 from orchestai.workers.pool import WorkerPool

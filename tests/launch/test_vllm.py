@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestai.launch.vllm import Server, server_for
+from orchestai.launch.trainings import Server, server_for
 from orchestai.lm.backends.vllm_worker import EXTENSION
 from support.models.language_model import save_tiny_model
 from support.repository import REPOSITORY

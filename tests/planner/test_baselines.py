@@ -18,7 +18,7 @@ from orchestai.planner.baselines import (
     clauses,
     guess_type,
 )
-from orchestai.planner.few_shot import FewShotPlanner
+from orchestai.planner.registry import FewShotPlanner
 from orchestai.tasks.task import Task
 from orchestai.workers.base import TextCompletion, Usage, WorkerCard, WorkerError
 from orchestai.workers.generation import Prompt, SamplingParams

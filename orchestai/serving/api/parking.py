@@ -14,7 +14,7 @@ from orchestai.answering import RunResult
 from orchestai.serving.api.caller import Caller
 from orchestai.serving.api.errors import ApiError
 from orchestai.serving.api.requests.asked import Asked
-from orchestai.serving.api.requests.tools import exchanged, run_of_call
+from orchestai.serving.api.requests.common import exchanged, run_of_call
 from orchestai.serving.store import UNREACHABLE, Database, ParkedRuns
 from orchestai.tasks.asked_task import AnswerKind
 from orchestai.tasks.dialogue import Dialogue, ToolCall, ToolUse

@@ -21,7 +21,7 @@ from orchestai.errors import UserError
 from orchestai.execution.contract.receipt import Receipt
 from orchestai.execution.events import PlanReady
 from orchestai.execution.log import each_text, forget_old_logs
-from orchestai.names import did_you_mean
+from orchestai.names import did_you_mean, find_object
 from orchestai.orchestrator import Orchestrator
 from orchestai.serving.api.caller import Caller, Callers, is_loopback
 from orchestai.serving.api.errors import NO_RETRY, ApiError, busy, invalid
@@ -29,7 +29,6 @@ from orchestai.serving.api.parking import PARKED_S, ParkedRun, Parking, parked_r
 from orchestai.serving.api.replies.accounting import summary, workers_usage
 from orchestai.serving.api.requests.asked import Asked, contract_of
 from orchestai.serving.improvement.registry import succession
-from orchestai.serving.redaction import text_change
 from orchestai.serving.store import UNREACHABLE, Database, ParkedRuns, ServedRuns
 from orchestai.serving.store.served_runs import forget_runs, forget_settled
 from orchestai.tasks.dialogue import Dialogue
@@ -37,6 +36,42 @@ from orchestai.workers.base import Usage
 
 if TYPE_CHECKING:
     from orchestai.serving.tracing import Tracing
+
+
+def text_change(config: ServingConfig) -> Callable[[str], str] | None:
+    """What becomes of a text before it is kept; None where it is kept as it is.
+
+    Of a text at which the user's function fails, nothing is kept: the answer it belongs to was paid for.
+
+    Raises:
+        UserError: there is no such function.
+    """
+    if config.log != "full":
+        return _nothing
+    if config.redact is None:
+        return None
+    try:
+        found = find_object(config.redact)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"serving.redact={config.redact}: {error}; write MODULE:FUNCTION") from None
+    if not callable(found):
+        raise UserError(
+            f"serving.redact={config.redact}: {type(found).__name__}, not a function; write MODULE:FUNCTION"
+        )
+
+    def redact(text: str) -> str:
+        try:
+            return str(found(text))
+        except Exception as error:
+            logger.error("serving.redact=%s failed (%s); a text is not kept", config.redact, type(error).__name__)
+            return ""
+
+    return redact
+
+
+def _nothing(text: str) -> str:
+    """Keep none."""
+    return ""
 
 
 logger = logging.getLogger(__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence, Set
+from random import Random
 from typing import TypeAlias, TypedDict
 
 import torch
@@ -218,3 +219,29 @@ def _find(words: str, instruction: str, behind: int, taken: Set[Span]) -> Span |
     standing = [found.span() for found in re.finditer(rf"(?<!\w){literal}(?!\w)", instruction)]
     free = set(standing or (found.span() for found in re.finditer(literal, instruction))) - taken
     return min(free, key=lambda span: (span[0] < behind, span), default=None)
+
+
+def draw(sources: Sequence[str], temperature: float, seed: int, epoch: int) -> list[int]:
+    """As many rows as there are; a source of n examples gets a share in proportion to n ** (1 / temperature).
+
+    At a temperature of 1 each row is there once. Above it small sources are drawn more often than large ones, as in the
+    training of multilingual models (Arivazhagan et al. 2019, arXiv 1907.05019). How often the rows of one source are
+    drawn differs by one at most.
+
+    Args:
+        sources: of each row.
+    """
+    if temperature == 1:
+        return list(range(len(sources)))
+    rows: dict[str, list[int]] = {}
+    for row, source in enumerate(sources):
+        rows.setdefault(source, []).append(row)
+    weights = [len(of) ** (1 / temperature) for of in rows.values()]
+    random = Random(f"{seed} {epoch}")
+    drawn: list[int] = []
+    share = 0.0
+    for of, weight in zip(rows.values(), weights, strict=True):
+        share += weight / sum(weights)
+        count = round(share * len(sources)) - len(drawn)
+        drawn += of * (count // len(of)) + random.sample(of, count % len(of))
+    return drawn

@@ -28,10 +28,9 @@ from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.targets import IGNORE, NO_WORKER, PlanTargets, check_words
 from orchestai.tasks.visible_examples import clean
 from orchestai.training.calibration import Judged, calibrate, judge_plans
-from orchestai.training.free_memory import free_bytes
-from orchestai.training.malloc_trim import FreedMemory
-from orchestai.training.optimizers import open_optimizer
-from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset, located
+from orchestai.training.learner import open_optimizer
+from orchestai.training.memory import FreedMemory, free_bytes
+from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset, draw, located
 from orchestai.training.supervised.epochs import Epochs, short
 from orchestai.training.supervised.metrics import (
     EdgeCounts,
@@ -41,7 +40,6 @@ from orchestai.training.supervised.metrics import (
     count_plans,
     reference_plans,
 )
-from orchestai.training.supervised.mixture_sampling import draw
 from orchestai.training.supervised.run import RunState, Setup, split_examples
 from orchestai.workers.pool import worker_cards
 

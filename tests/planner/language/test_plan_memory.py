@@ -10,7 +10,7 @@ from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.planner.language.plan_memory import KnownPlan, PlanMemory
 from orchestai.planner.language.prompt import PromptTooLongError
-from orchestai.training.supervised.tokenized_examples import known_plan, tokenize
+from orchestai.training.supervised.language_planner import known_plan, tokenize
 from orchestai.training.supervised.train import train
 from support.training.language_phase1 import config
 

@@ -7,7 +7,7 @@ import torch
 from orchestai.data.readers.plan import SourcePlan, SourceStep
 from orchestai.data.training_file import save_training_data
 from orchestai.planner.language.checkpoint import open_language_planner
-from orchestai.training.supervised.tokenized_examples import tokenize
+from orchestai.training.supervised.language_planner import tokenize
 from orchestai.training.supervised.train import train
 from support.training.language_phase1 import config
 

@@ -8,7 +8,7 @@ from orchestai import Orchestrator
 from orchestai.config import Config
 from orchestai.execution.log import read_log
 from orchestai.execution.result import Attempt
-from orchestai.serving.improvement.judged_runs import SUITE, JudgedRuns, judged_runs
+from orchestai.serving.improvement.improve import SUITE, JudgedRuns, judged_runs
 from orchestai.serving.store import Feedback
 from orchestai.tasks.dialogue import ToolCall
 from support.serving.contract_workers import PRICE

@@ -45,7 +45,7 @@ async def test_a_run_that_goes_on_after_midnight_is_paid_by_the_day_it_began_on(
     database, ledger = opened(url)
 
     def be(day: str) -> None:
-        monkeypatch.setattr("orchestai.serving.store.key_ledger.today", lambda: day)
+        monkeypatch.setattr("orchestai.serving.store.keys.today", lambda: day)
 
     be("2026-01-31")
     async with await ledger.reserve(pico(0.6)) as late:

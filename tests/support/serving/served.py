@@ -18,7 +18,7 @@ from orchestai.config import Config
 from orchestai.degradation import Resilience
 from orchestai.execution.log import keeping
 from orchestai.serving.api.server import listen, make_server
-from orchestai.serving.redaction import text_change
+from orchestai.serving.api.service import text_change
 from support.serving.contract_workers import PRICE
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from orchestai.training.supervised.dataset import draw
 from orchestai.training.supervised.epochs import Judgement, kept_epoch
-from orchestai.training.supervised.mixture_sampling import draw
 
 
 def test_right_plans_count_before_the_loss() -> None:

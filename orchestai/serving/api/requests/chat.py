@@ -15,12 +15,12 @@ from orchestai.serving.api.requests.common import (
     One,
     Part,
     Zero,
+    read_tools,
     said,
     text_of,
     told_call,
     told_result,
 )
-from orchestai.serving.api.requests.tools import read_tools
 from orchestai.tasks.dialogue import Dialogue, Message
 
 UNSUPPORTED = (

@@ -13,13 +13,13 @@ from orchestai.serving.api.requests.common import (
     CommonRequest,
     Empty,
     Part,
+    read_tools,
     refuse_others,
     said,
     text_of,
     told_call,
     told_result,
 )
-from orchestai.serving.api.requests.tools import read_tools
 from orchestai.tasks.dialogue import Dialogue, Message
 
 UNSUPPORTED = (
