@@ -115,7 +115,7 @@ def fuzzed_server(folder: Path, address: str, given: argparse.Namespace) -> tupl
     url = f"http://127.0.0.1:{given.port}"
     with Database.open(address) as database:
         key = KeyStore(database).add("fuzzer", 1000.0)
-        ServedRuns(database).put(FEEDBACK["run_id"], "fuzzer", None, {})
+        ServedRuns(database).put(FEEDBACK["run_id"], "fuzzer", None, {}).result()
     command = [sys.executable, "-m", "orchestai.cli", "serve", "--port", str(given.port)]
     with model_server() as models, (folder / "log").open("wb") as log:
         (folder / "config.yaml").write_text(json.dumps(configuration(models.url, address)))

@@ -238,7 +238,7 @@ class AgentFactory:
             return PolicyChatModel(self._served[name], role, settings, seeds)
 
         agents = self._config.agents
-        return AttemptContext(task, chat_model, Budget(agents.budget), agents.reward_weights)
+        return AttemptContext(task, chat_model, Budget(agents.budget))
 
     async def sync(self, versions: Mapping[str, int]) -> dict[str, float]:
         """See `Collector.sync`."""

@@ -19,9 +19,9 @@ from orchestai.agents.agent_factory import AgentFactory, AgentRollout
 from orchestai.agents.policies import Policies, fingerprint_of, open_policies, save_policies, seen_by
 from orchestai.agents.recipes.shorthand import load_agent_config, words_of
 from orchestai.agents.registry import find
-from orchestai.agents.workflow import AgentWorkflow, refuse_unknown_rewards
+from orchestai.agents.workflow import AgentWorkflow
 from orchestai.agents.workflows.single import SingleAgent
-from orchestai.config import BackendConfig, TasksConfig
+from orchestai.config import TasksConfig
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
 from orchestai.execution.runtime import open_sandbox
@@ -261,9 +261,6 @@ class AgentTrainer:
         """What decides the course of a run, beside the settings of phase 2 and the tasks."""
         sections = self.config.model_dump(mode="json", include={"agents", "model", "workers"})
         sections["agents"]["workflow_args"] = {name: _named(value) for name, value in self.workflow_args.items()}
-        if self.config.model.backend == "transformers":
-            # Runs of before there was a choice have no such keys, and go on.
-            sections["model"] = {k: v for k, v in sections["model"].items() if k not in BackendConfig.model_fields}
         return sections
 
 
@@ -306,7 +303,6 @@ async def open_stage(
     Raises:
         UserError: a setting of the workflow is wrong, or a model or a server is not there.
     """
-    refuse_unknown_rewards(workflow_class, config.agents.reward_weights, "agents.reward_weights")
     try:
         args = workflow_class.Args(**workflow_args)
     except ValidationError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -73,7 +73,6 @@ class AttemptContext:
     Args:
         chat_model: makes the chat model behind a role, anew for each of its conversations.
         budget: what they may spend together; nothing is limited without.
-        reward_weights: of named rewards; 1 of those that are not in it.
 
     Attributes:
         conversations: those begun so far, in order of time.
@@ -85,11 +84,9 @@ class AttemptContext:
         task: Task,
         chat_model: Callable[[str], ChatModel],
         budget: Budget | None = None,
-        reward_weights: Mapping[str, float] | None = None,
     ) -> None:
         self.task = task
         self.budget = budget or Budget()
-        self._reward_weights = reward_weights or {}
         self.conversations: list[Conversation] = []
         self.answer: str | None = None
         self._acts: list[Act] = []
@@ -109,8 +106,8 @@ class AttemptContext:
         """What happened, with a trajectory per conversation, and what it was worth.
 
         Args:
-            outcome: the reward; or several by name, of those that the workflow names among its `rewards`, whose
-                weighted sum is the reward. One that does not apply to this attempt may be left out, or None.
+            outcome: the reward; or several by name, of those that the workflow names among its `rewards`, whose sum
+                is the reward. One that does not apply to this attempt may be left out, or None.
             metrics: further figures, beside turns, tokens, named rewards and what each role earned.
         """
         trajectories = tuple(map(_trajectory, self.conversations))
@@ -128,9 +125,8 @@ class AttemptContext:
 
     def _reward(self, outcome: Outcome | float | Mapping[str, float]) -> Reward | Unscorable:
         if isinstance(outcome, Mapping):
-            weights = self._reward_weights
             applies = {name: reward_number(value) for name, value in outcome.items() if value is not None}
-            return Reward.of({name: RewardPart(value, weights.get(name, 1.0)) for name, value in applies.items()})
+            return Reward.of({name: RewardPart(value) for name, value in applies.items()})
         if isinstance(outcome, Unscorable):
             return outcome
         return Reward(reward_number(outcome.value if isinstance(outcome, Scored) else outcome))
@@ -147,7 +143,7 @@ class AgentWorkflow(ABC):
 
     Attributes:
         roles: the names under which `run` begins conversations.
-        rewards: the names of the rewards that `run` gives, where it gives several (`agents.reward_weights`).
+        rewards: the names of the rewards that `run` gives, where it gives several.
         Args: the settings that the workflow knows.
     """
 
@@ -183,20 +179,11 @@ async def attempt(workflow: AgentWorkflow, task: Task, context: AttemptContext) 
     if not isinstance(episode, Episode):
         name = type(workflow).__name__
         raise UserError(f"{name}.run gave {type(episode).__name__}; let it return context.episode(reward)")
-    if isinstance(episode.reward, Reward):
-        refuse_unknown_rewards(type(workflow), episode.reward.parts, f"{type(workflow).__name__}.run")
-    return episode
-
-
-def refuse_unknown_rewards(workflow: type[AgentWorkflow], names: Iterable[str], where: str) -> None:
-    """Raise `UserError` where a name is not among the workflow's `rewards`.
-
-    Args:
-        where: the names were found.
-    """
-    if strange := sorted(set(names) - set(workflow.rewards)):
+    if isinstance(episode.reward, Reward) and (strange := sorted(set(episode.reward.parts) - set(workflow.rewards))):
         known = f"only {', '.join(workflow.rewards)}" if workflow.rewards else "no named rewards"
-        raise UserError(f"{where}: {workflow.__name__} has no reward {strange[0]!r} in its `rewards`, {known}")
+        name = type(workflow).__name__
+        raise UserError(f"{name}.run: {name} has no reward {strange[0]!r} in its `rewards`, {known}")
+    return episode
 
 
 def _trajectory(conversation: Conversation) -> Trajectory:

@@ -77,7 +77,7 @@ Reader = Annotated[
     str,
     flag(
         "reader",
-        "What it is: csv, parquet, jsonl, routerbench, routellm, llmrouter, or a reader of your own, MODULE:FUNCTION.",
+        "What it is: csv, parquet, jsonl, routerbench, routellm, or a reader of your own, MODULE:FUNCTION.",
     ),
 ]
 Columns = Annotated[

@@ -127,17 +127,13 @@ def test_agents_are_not_evaluated_on_tasks_that_they_learned(tmp_path, capsys):
     assert "tasks are held out; left out" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize(("weights", "total"), [({}, (1, 1)), ({"short": 0.25, "plain": 2}, (2, 0.25))], ids=str)
-def test_several_rewards_are_weighed_and_reported_by_name(tmp_path, weights, total):
-    config = sample.settings(reward_weights=weights)
-    sample.trainer(tmp_path, config, workflow_class=sample.Graded).train()
+def test_several_rewards_are_added_and_reported_by_name(tmp_path):
+    sample.trainer(tmp_path, sample.settings(), workflow_class=sample.Graded).train()
     for row in sample.rows(tmp_path):
         assert 0 < row["reward_plain"] < 1 < -row["reward_short"]
-        assert row["reward"] == pytest.approx(total[0] * row["reward_plain"] + total[1] * row["reward_short"])
+        assert row["reward"] == pytest.approx(row["reward_plain"] + row["reward_short"])
     (evaluation, *_) = sample.rows(tmp_path, "eval_reward_plain")
-    assert evaluation["eval_reward"] == pytest.approx(
-        total[0] * evaluation["eval_reward_plain"] + total[1] * evaluation["eval_reward_short"]
-    )
+    assert evaluation["eval_reward"] == pytest.approx(evaluation["eval_reward_plain"] + evaluation["eval_reward_short"])
 
 
 def test_a_run_that_changes_no_weight_says_so_and_fails(tmp_path, capsys):

@@ -142,29 +142,6 @@ def test_routerbench_in_its_published_columns(tmp_path):
     assert wide.digest == read_outcome_table([write(tmp_path / "r.jsonl", [ROUTERBENCH])], "routerbench").digest
 
 
-def test_llmrouter_prices_tokens_by_its_list_of_candidates(tmp_path):
-    row = {
-        "task_name": "gsm8k",
-        "query": "2 + 2?",
-        "model_name": "small",
-        "performance": 1.0,
-        "input_tokens": 1000,
-        "output_tokens": 500,
-        "response_time": 1.5,
-        "response": "4",
-        "embedding_id": 0,
-    }
-    (tmp_path / "routing_data").mkdir()
-    (tmp_path / "llm_candidates").mkdir()
-    prices = {"small": {"input_price": 0.2, "output_price": 0.4}}
-    (tmp_path / "llm_candidates" / "default_llm.json").write_text(json.dumps(prices))
-    path = write(tmp_path / "routing_data" / "default_routing_train_data.jsonl", [row])
-    table = read_outcome_table([path], "llmrouter")
-    assert table.cost_usd[0, 0] == pytest.approx(1000 * 0.2e-6 + 500 * 0.4e-6)
-    assert (table.latency_s[0, 0], table.tokens[0, 0], table.task_types) == (1.5, 500, ("gsm8k",))
-    assert table.replies == (("4",),)
-
-
 def test_a_reader_of_ones_own(tmp_path, monkeypatch):
     (tmp_path / "my_tables.py").write_text(
         "from orchestai.data.tables.outcome_table import TableOutcome, UnusableOutcomeError\n"

@@ -14,7 +14,6 @@ from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, Unus
 from orchestai.data.tables.readers import (
     PATTERNS,
     Columns,
-    read_llmrouter,
     read_long,
     read_routellm,
     read_routerbench,
@@ -30,7 +29,6 @@ What cannot be used is given as its reason, not raised, so that the others are k
 _OWN_FORM: dict[str, TableReader] = {
     "routerbench": read_routerbench,
     "routellm": read_routellm,
-    "llmrouter": read_llmrouter,
 }
 
 

@@ -92,7 +92,7 @@ class Parking:
 
     async def put(self, parked: ParkedRun, caller: Caller) -> None:
         state = parked.model_dump(mode="json")
-        await asyncio.shield(asyncio.wrap_future(self._runs.put_soon(parked.run_id, caller.key, state)))
+        await asyncio.shield(asyncio.wrap_future(self._runs.put(parked.run_id, caller.key, state)))
 
     async def put_back(self, parked: ParkedRun, caller: Caller) -> None:
         """`put` a run whose resumption failed, as soon as the database answers."""
@@ -102,7 +102,7 @@ class Parking:
     async def drop(self, parked: ParkedRun, caller: Caller) -> None:
         """Forget a run that was answered, as soon as the database answers."""
         with suppress(*UNREACHABLE):
-            await asyncio.shield(asyncio.wrap_future(self._runs.drop_soon(parked.run_id, caller.key)))
+            await asyncio.shield(asyncio.wrap_future(self._runs.drop(parked.run_id, caller.key)))
 
 
 def resumed(parked: ParkedRun, asked: Asked) -> Dialogue:

@@ -94,7 +94,7 @@ class KeptRun:
         self._labels = labels
         self.plan: PlanReady | None = None
         self.receipt: Receipt | None = None
-        self._beginning = runs.begin_soon(run_id, caller.key)
+        self._beginning = runs.begin(run_id, caller.key)
 
     def hear(self, event: Event) -> None:
         if isinstance(event, PlanReady):
@@ -119,7 +119,7 @@ class KeptRun:
         if labels:
             receipt["labels"] = labels
         try:
-            ended = self._runs.put_soon(self._run_id, self._key, plan, receipt)
+            ended = self._runs.put(self._run_id, self._key, plan, receipt)
             await asyncio.shield(asyncio.wrap_future(ended))
             self._beginning.result()  # which was written before
         except UNREACHABLE:

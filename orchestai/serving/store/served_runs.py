@@ -61,21 +61,11 @@ class ParkedRuns:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def put(self, park_id: str, key: str, state: dict[str, Any]) -> None:
-        """Park a run, or park it again in another state; blocks."""
-        self.put_soon(park_id, key, state).result()
-
-    def put_soon(self, park_id: str, key: str, state: dict[str, Any]) -> Future[None]:
-        """The same without waiting."""
+    def put(self, park_id: str, key: str, state: dict[str, Any]) -> Future[None]:
+        """Keep a state; does not wait."""
         row = {"id": park_id, "key": key, "state": state, "parked_at": now(), "taken_by": None}
         changes = {"state": state, "parked_at": now(), "taken_by": None}
         return self._database.persist(key, lambda connection: insert_or_change(connection, parked, row, changes))
-
-    def get(self, park_id: str, key: str) -> dict[str, Any] | None:
-        """The state of a parked run; None where this key has none of this id."""
-        with self._database.reading() as connection:
-            statement = select(parked.c.state).where(parked.c.id == park_id, parked.c.key == key)
-            return connection.scalar(statement)
 
     def take(self, park_id: str, key: str, within_s: float) -> Future[dict[str, Any] | None]:
         """The state of a run that was parked in the last `within_s` and that nobody else resumes now, else None.
@@ -96,12 +86,8 @@ class ParkedRuns:
         statement = update(parked).where(parked.c.id == park_id, parked.c.key == key).values(taken_by=None)
         self._database.submit(key, lambda connection: connection.execute(statement))
 
-    def drop(self, park_id: str, key: str) -> None:
-        """Forget a run that was resumed to its end; blocks."""
-        self.drop_soon(park_id, key).result()
-
-    def drop_soon(self, park_id: str, key: str) -> Future[Any]:
-        """The same without waiting."""
+    def drop(self, park_id: str, key: str) -> Future[Any]:
+        """Forget a run that was resumed to its end; does not wait."""
         statement = delete(parked).where(parked.c.id == park_id, parked.c.key == key)
         return self._database.persist(key, lambda connection: connection.execute(statement))
 
@@ -199,16 +185,12 @@ class ServedRuns:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def begin(self, run_id: str, key: str) -> None:
-        """Note that a run has begun, so that it is not lost without a trace if this server is killed; blocks.
+    def begin(self, run_id: str, key: str) -> Future[None]:
+        """Note that a run has begun, so that it is not lost without a trace if this server is killed; does not wait.
 
-        Raises:
-            UserError: there is one of this id.
+        It is there before whatever the run reserves of its key's money. The future raises `UserError` where there is a
+        run of this id.
         """
-        self.begin_soon(run_id, key).result()
-
-    def begin_soon(self, run_id: str, key: str) -> Future[None]:
-        """The same without waiting; it is there before whatever the run reserves of its key's money."""
 
         def write(connection: Connection) -> None:
             row = {"run_id": run_id, "key": key, "server": self._database.server or ""}
@@ -219,12 +201,8 @@ class ServedRuns:
 
         return self._database.submit(key, write, is_awaited=False)
 
-    def put(self, run_id: str, key: str, plan: dict[str, Any] | None, receipt: dict[str, Any]) -> None:
-        """Keep what a run gave, whether or not its beginning was noted; blocks."""
-        self.put_soon(run_id, key, plan, receipt).result()
-
-    def put_soon(self, run_id: str, key: str, plan: dict[str, Any] | None, receipt: dict[str, Any]) -> Future[None]:
-        """The same without waiting."""
+    def put(self, run_id: str, key: str, plan: dict[str, Any] | None, receipt: dict[str, Any]) -> Future[None]:
+        """Keep what a run gave, whether or not its beginning was noted; does not wait."""
         row = {"run_id": run_id, "key": key, "server": self._database.server or ""}
         gave = {"plan": plan, "receipt": receipt}
 

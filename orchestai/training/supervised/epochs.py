@@ -172,7 +172,7 @@ class Epochs(ABC):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from `state_dict`; the planner's weights are the caller's affair."""
         self.epoch, self.stale_epochs = state["epoch"], state["stale_epochs"]
-        self.best = Judgement(state.get("exact_decomposition", -1.0), state["val_loss"])
+        self.best = Judgement(state["exact_decomposition"], state["val_loss"])
         self.load_optimizer_state(state["optimizer_state_dict"])
         self.scheduler.load_state_dict(state["scheduler_state_dict"])
         torch.set_rng_state(state["rng_states"]["cpu"])

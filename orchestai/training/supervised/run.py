@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
-from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import Progress
 
-from orchestai.config import OF_SERVING, BackendConfig, Config, Phase1Config, PlannerConfig, TasksConfig
+from orchestai.config import OF_SERVING, BackendConfig, Config, Phase1Config, TasksConfig
 from orchestai.data.training_file import TrainingExample, data_fingerprint, logged_reference
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import estimate_state_of, read_facts, reference_of, seen_by
@@ -222,8 +220,9 @@ def identity_of(config: Config, data: Path) -> dict[str, Any]:
     """What decides the course of a run, apart from how long it may go on."""
     settings = config.training.phase1_supervised
     length = {"num_epochs"} if settings.lr_schedule == "plateau" else set()
+    of_phase2: Any = {"language": set(BackendConfig.model_fields)}  # who samples from a language model
     return {
-        "planner": config.planner.model_dump(mode="json", exclude=set(OF_SERVING)),
+        "planner": config.planner.model_dump(mode="json", exclude=dict.fromkeys(OF_SERVING, True) | of_phase2),
         "pool": [card.name for card in worker_cards(config.workers)],
         "phase1_supervised": settings.model_dump(mode="json", exclude=length),
         "data_fingerprint": data_fingerprint(data),
@@ -246,26 +245,13 @@ def progress_lines(accelerator: Accelerator) -> Progress:
     return open_progress(console=console if accelerator.is_main_process else Console(quiet=True))
 
 
-def _comparable(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """An identity with the defaults of keys that came after it, as a new key changes nothing until it is set.
-
-    Left out is who samples from a language model, which only phase 2 does.
-    """
-    planner = identity.get("planner", {})
-    with suppress(ValidationError):
-        planner = PlannerConfig.model_validate(planner).model_dump(mode="json", exclude=set(OF_SERVING))
-    language = {k: v for k, v in planner.get("language", {}).items() if k not in BackendConfig.model_fields}
-    return {**identity, "planner": {**planner, "language": language}}
-
-
 def _resume(
     setup: Setup, state: RunState, saved: Mapping[str, Any], identity: Mapping[str, Any]
 ) -> list[dict[str, float]]:
     """Put the last state into the epochs; gives the metrics of those that are done."""
     path, written = setup.checkpoint(LAST), setup.output_dir / METRICS
-    was, identity = (_comparable(one) for one in (saved.get("identity", {}), identity))
     for key, now in identity.items():
-        before = was.get(key)
+        before = saved["identity"].get(key)
         if isinstance(now, dict) and isinstance(before, dict):
             changed = [k for k in now if before.get(k) != now[k]]
         else:

@@ -117,7 +117,29 @@ def _readable(setup: Setup, planner: PlannerModel) -> list[TrainingExample]:
     return readable
 
 
-class Imitation(Epochs):
+class HeadsEpochs(Epochs):
+    """What both trainings of heads do: a step on all that learns, and going on from a checkpoint."""
+
+    planner: PlannerModel
+    _learned: Sequence[nn.Parameter]
+
+    def _descend(self, losses: Mapping[str, Tensor]) -> dict[str, float]:
+        """Take a step on `total_loss`, unless it is not finite; gives the losses as numbers."""
+        values = {name: loss.item() for name, loss in losses.items()}
+        if math.isfinite(values["total_loss"]):
+            self.optimizer.zero_grad()
+            losses["total_loss"].backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(self._learned, self.settings.max_grad_norm)
+            self.optimizer.step()
+        return values
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state_dict` merged with the planner's `model_state_dict`."""
+        self.planner.load_state_dict(state["model_state_dict"])
+        super().load_state_dict(state)
+
+
+class Imitation(HeadsEpochs):
     """Trains the heads on one set of plans and watches their loss on another."""
 
     def __init__(
@@ -148,12 +170,7 @@ class Imitation(Epochs):
         self.planner.train()
         instructions, targets = self._batch(self.train, rows)
         _, losses = (self._link if targets["given"].any() else self._decode)(instructions, targets)
-        values = {name: loss.item() for name, loss in losses.items()}
-        if math.isfinite(values["total_loss"]):
-            self.optimizer.zero_grad()
-            losses["total_loss"].backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(self._learned, self.settings.max_grad_norm)
-            self.optimizer.step()
+        values = self._descend(losses)
         self._freed.give_back()
         return values
 
@@ -184,11 +201,6 @@ class Imitation(Epochs):
             pairs = zip(self.validation.sources, self.validation.given, strict=True)
             calibrate(self.planner, judged, [source for source, given in pairs if not given])
         return {**running.means(), **edges.metrics()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state_dict` merged with the planner's `model_state_dict`."""
-        self.planner.load_state_dict(state["model_state_dict"])
-        super().load_state_dict(state)
 
     def _link(self, instructions: list[str], targets: PlanTargets) -> tuple[GivenEdges, dict[str, Tensor]]:
         outputs: GivenEdges = self.planner.edge_predictor(instructions, targets)
@@ -256,7 +268,7 @@ class _StepTargets:
         return len(self.words)
 
 
-class PoolImitation(Epochs):
+class PoolImitation(HeadsEpochs):
     """Trains the choice of types and workers on steps by themselves, each read once; steps and edges stay."""
 
     def __init__(
@@ -288,13 +300,7 @@ class PoolImitation(Epochs):
     def step(self, rows: list[int]) -> dict[str, float]:
         self.planner.train()
         _, losses = self._losses(self.train, rows)
-        values = {name: loss.item() for name, loss in losses.items()}
-        if math.isfinite(values["total_loss"]):
-            self.optimizer.zero_grad()
-            losses["total_loss"].backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(self._learned, self.settings.max_grad_norm)
-            self.optimizer.step()
-        return values
+        return self._descend(losses)
 
     @property
     def plans_judged(self) -> int:
@@ -340,11 +346,6 @@ class PoolImitation(Epochs):
             f"{name}_loss": cross_entropy(*pair, 0.0 if name == "type" else OTHERS) for name, pair in wanted.items()
         }
         return wanted, losses | {"total_loss": torch.stack(list(losses.values())).sum()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state_dict` merged with the planner's `model_state_dict`."""
-        self.planner.load_state_dict(state["model_state_dict"])
-        super().load_state_dict(state)
 
 
 def _share(right: Tensor) -> tuple[float, int]:

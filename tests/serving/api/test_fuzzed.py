@@ -30,7 +30,7 @@ def test_nothing_that_is_sent_breaks_the_server(
         limits = {"database": url, "max_body_bytes": 65536, "failures": 10**6}
         config = settings(workers, ("talking",), serving=limits, contract={"deadline_s": 2.0})
         with Database.open(url) as database:
-            ServedRuns(database).put(FEEDBACK["run_id"], NO_KEY, None, {})
+            ServedRuns(database).put(FEEDBACK["run_id"], NO_KEY, None, {}).result()
         with serving(config) as served:
             for number in range(REQUESTS):
                 request = fuzzed(number)

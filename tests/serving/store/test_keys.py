@@ -60,22 +60,22 @@ def test_a_revoked_key_is_refused_within_seconds(url: str, monkeypatch: pytest.M
 def test_a_run_is_seen_by_its_owner_alone(url: str) -> None:
     with Database.open(url, lease_s=5) as database:
         runs = ServedRuns(database)
-        runs.begin("run-1", "alice")
+        runs.begin("run-1", "alice").result()
         running = runs.get("run-1", "alice")
         assert running is not None
         assert running.status == "running"
-        runs.put("run-1", "alice", {"subtasks": []}, {"spent_usd": 0.5})
+        runs.put("run-1", "alice", {"subtasks": []}, {"spent_usd": 0.5}).result()
         done = runs.get("run-1", "alice")
         assert done is not None
         assert (done.status, done.plan, done.receipt) == ("done", {"subtasks": []}, {"spent_usd": 0.5})
         assert runs.get("run-1", "bob") is None
         with pytest.raises(UserError, match="take another"):
-            runs.begin("run-1", "bob")
+            runs.begin("run-1", "bob").result()
 
 
 def test_feedback_is_of_ones_own_runs_and_the_last_counts(url: str) -> None:
     with Database.open(url, lease_s=5) as database:
-        ServedRuns(database).put("run-1", "alice", None, {})
+        ServedRuns(database).put("run-1", "alice", None, {}).result()
         store = FeedbackStore(database)
         store.put("run-1", "alice", Feedback(score=0.0))
         store.put("run-1", "alice", Feedback(score=1.0, answer="Rome"))
@@ -91,8 +91,7 @@ def test_feedback_is_of_ones_own_runs_and_the_last_counts(url: str) -> None:
 def test_a_parked_run_is_resumed_once_and_by_another_server_where_the_first_died(url: str) -> None:
     first = Database.open(url, lease_s=0.5)
     parked = ParkedRuns(first)
-    parked.put("call-1", "alice", {"node": "a"})
-    assert parked.get("call-1", "alice") == {"node": "a"}
+    parked.put("call-1", "alice", {"node": "a"}).result()
     assert parked.take("call-1", "bob", 60).result() is None
     assert parked.take("call-1", "alice", -1).result() is None, "its client did not come back in time"
     assert parked.take("call-1", "alice", 60).result() == {"node": "a"}
@@ -108,11 +107,11 @@ def test_a_parked_run_is_resumed_once_and_by_another_server_where_the_first_died
         while (state := others.take("call-1", "alice", 60).result()) is None and time.monotonic() < end:
             time.sleep(0.1)
         assert state == {"node": "a"}
-        others.put("call-1", "alice", {"node": "b"})
+        others.put("call-1", "alice", {"node": "b"}).result()
         assert others.take("call-1", "alice", 60).result() == {"node": "b"}
-        others.drop("call-1", "alice")
-        assert others.get("call-1", "alice") is None
-        others.put("call-2", "alice", {})
+        others.drop("call-1", "alice").result()
+        assert others.take("call-1", "alice", 60).result() is None
+        others.put("call-2", "alice", {}).result()
         assert others.forget_older(3600) == 0
         assert others.forget_older(-1) == 1
 
@@ -137,7 +136,7 @@ async def test_what_is_too_old_is_forgotten(url: str) -> None:
         KeyStore(database).add("alice", 1.0)
         ledger, runs = KeyLedger(database, "alice"), ServedRuns(database)
         for name in ("old", "new"):
-            runs.put(name, "alice", None, {})
+            runs.put(name, "alice", None, {}).result()
             FeedbackStore(database).put(name, "alice", Feedback(score=1.0))
         open_one = await ledger.reserve(pico(0.2), "open")
         for name in ("settled", "new"):
