@@ -87,18 +87,15 @@ Columns = Annotated[
         "FIELD=COLUMN,... for csv, parquet and jsonl: query=prompt,worker=model,score=correct; FIELD= leaves one out.",
     ),
 ]
-Cards = Annotated[Path | None, flag("cards", "YAML or JSON: what each worker is, in a sentence.")]
 RunReplies = Annotated[bool, flag("run_replies", "Judge replies that are programs by the tests of tasks.suite.")]
 
 
-def read_table(paths: list[Path], reader: str, columns: list[str] | None, cards: Path | None = None) -> OutcomeTable:
+def read_table(paths: list[Path], reader: str, columns: list[str] | None) -> OutcomeTable:
     """The outcomes of all files; says what was left out."""
-    from orchestai.data.tables import read_cards, read_outcome_table
+    from orchestai.data.tables import read_outcome_table
     from orchestai.data.tables.readers import parse_columns
 
     outcomes = read_outcome_table(paths, reader, parse_columns(columns or []))
-    if cards is not None:
-        outcomes = outcomes.with_cards(read_cards(cards))
     say(*(f"left out: {line}" for line in outcomes.left_out))
     return outcomes
 

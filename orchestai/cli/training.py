@@ -14,7 +14,6 @@ from orchestai.cli.options import (
     CONFIG,
     EXECUTION_LOGS,
     TRAINING_FILE,
-    Cards,
     Columns,
     ConfigFile,
     OutputFolder,
@@ -222,7 +221,6 @@ def prepare_table(
     table: Annotated[list[Path], flag("from_table", "File or folder of outcomes; may be given several times.")],
     reader: Reader,
     columns: Columns = None,
-    cards: Cards = None,
     run_replies: RunReplies = False,
     config: ConfigFile = CONFIG,
     output: TrainingFile = TRAINING_FILE,
@@ -235,9 +233,9 @@ def prepare_table(
     from orchestai.estimate.pool_estimate import FEWEST
     from orchestai.storage import artifacts
 
-    refuse_overwriting(output, [*table, config, *([] if cards is None else [cards])])
+    refuse_overwriting(output, [*table, config])
     loaded = load_config(config, overrides or [])
-    outcomes, tasks, visible = read_table(table, reader, columns, cards), None, None
+    outcomes, tasks, visible = read_table(table, reader, columns), None, None
     with console.status("running replies" if run_replies else "learning from the outcomes") as status:
         if run_replies:
             judged, tasks = judged_replies(outcomes, loaded, status.update)

@@ -8,9 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
-from orchestai.config import read
 from orchestai.data.readers import named_reader
-from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, UnusableOutcomeError, shown, table_of
+from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, UnusableOutcomeError, table_of
 from orchestai.data.tables.readers import (
     PATTERNS,
     Columns,
@@ -30,18 +29,6 @@ _OWN_FORM: dict[str, TableReader] = {
     "routerbench": read_routerbench,
     "routellm": read_routellm,
 }
-
-
-def read_cards(path: Path) -> dict[str, str]:
-    """Worker -> what it is, in words: a YAML or JSON mapping.
-
-    Raises:
-        UserError: it cannot be read, or is no such mapping.
-    """
-    cards = {str(name): card for name, card in read(path).items()}
-    if wrong := [name for name, card in cards.items() if not isinstance(card, str) or not card.strip()]:
-        raise UserError(f"{path}: the card of {shown(wrong[0])} is no text; write WORKER: what it is, in a sentence")
-    return cards
 
 
 def read_outcome_table(paths: Sequence[Path], reader: str, columns: Columns | None = None) -> OutcomeTable:

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestai.errors import UserError
-from orchestai.names import did_you_mean
 from orchestai.tasks.records import Record
 from orchestai.tasks.table_files import is_csv, read_table
 from orchestai.text.syntax import parse_literal
@@ -387,19 +386,6 @@ class OutcomeTable:
     def worded(self, texts: Sequence[str]) -> OutcomeTable:
         """The table of the same queries in other words, (queries,)."""
         return replace(self, texts=tuple(texts))
-
-    def with_cards(self, cards: Mapping[str, str]) -> OutcomeTable:
-        """The table with these cards beside, or in place of, its own; others are left out, and named.
-
-        Raises:
-            UserError: none is of a worker of the table.
-        """
-        known = {worker: card for worker, card in cards.items() if worker in self.workers}
-        unknown = [f"{name!r}{did_you_mean(name, self.workers)}" for name in cards if name not in known]
-        if unknown and not known:
-            raise UserError(f"--cards: no worker {unknown[0]} in {self.source}; there are {', '.join(self.workers)}")
-        left_out = (f"the card of {name}, a worker that the table does not have" for name in unknown)
-        return replace(self, cards={**self.cards, **known}, left_out=(*self.left_out, *left_out))
 
     def only(self, workers: Sequence[str]) -> OutcomeTable:
         """The table of some workers, in the order of `workers`.
