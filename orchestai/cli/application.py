@@ -38,7 +38,6 @@ _COMMANDS = {
     "score": "evaluation:score",
     "plan": "serving:plan",
     "report": "evaluation:report",
-    "watch": "evaluation:watch",
     "demo": "demo:demo",
     "train": "training:train",
     "improve": "serving:improve",
@@ -51,7 +50,7 @@ _COMMANDS = {
 """Where in `orchestai.cli` each command is; it is imported when it is asked for."""
 _FURTHER = (
     *("prepare-plans", "prepare-table", "evaluate-plans", "evaluate-table", "train-base"),
-    *("watch", "promote", "rollback", "launch"),
+    *("promote", "rollback", "launch"),
 )
 """Commands that `orchestai --help` names below the others."""
 _HIDDEN = ("train", *_FURTHER)

@@ -405,37 +405,15 @@ def report(
     config: ConfigFile = CONFIG,
 ) -> None:
     """Write one HTML page that shows runs: claims, training, every execution, groups, transcripts. It works offline."""
+    from orchestai.config import load_config
     from orchestai.report.build import build_report
     from orchestai.report.safe_text import visible
-
-    problems = build_report(paths, output, feedback=lambda: served_feedback(config))
-    say(*(visible(problem) for problem in problems), f"written: {output}")
-
-
-def served_feedback(config: Path) -> dict[str, dict[str, Any]]:
-    """What is said of served runs in the database that a configuration names.
-
-    Raises:
-        UserError: the configuration or the database cannot be read.
-    """
-    from orchestai.config import load_config
     from orchestai.serving.store import all_feedback
 
-    database = load_config(config).serving.database
-    return {run_id: asdict(said) for run_id, said in all_feedback(database).items()}
+    def feedback() -> dict[str, dict[str, Any]]:
+        """What is said of served runs in the database that the configuration names."""
+        database = load_config(config).serving.database
+        return {run_id: asdict(said) for run_id, said in all_feedback(database).items()}
 
-
-def watch(
-    paths: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, or logs.")],
-    port: Annotated[int, flag("port", "0 takes a free one.", minimum=0)] = 8765,
-    config: ConfigFile = CONFIG,
-) -> None:
-    """Show a run while it goes on, in a page on this machine, until Ctrl-C. The run is only read."""
-    from orchestai.report.watch import watch as watch_until_interrupted
-
-    watch_until_interrupted(
-        paths,
-        port,
-        lambda address: say(f"watching at {address} (Ctrl-C ends it)"),
-        feedback=lambda: served_feedback(config),
-    )
+    problems = build_report(paths, output, feedback=feedback)
+    say(*(visible(problem) for problem in problems), f"written: {output}")

@@ -166,7 +166,7 @@ def render(data: Mapping[str, Any], index: Mapping[str, Any], chunks: Any) -> st
     loads = data["chunks"]["folder"] is not None
     return _template().render(
         title=visible(data["title"]),
-        policy=policy(style, script, loads_scripts=loads, live=data["live"]),
+        policy=policy(style, script, loads_scripts=loads),
         style=style,
         script=script,
         data=script_json(data),
@@ -175,17 +175,15 @@ def render(data: Mapping[str, Any], index: Mapping[str, Any], chunks: Any) -> st
     )
 
 
-def policy(style: str, script: str, *, loads_scripts: bool, live: bool) -> str:
+def policy(style: str, script: str, *, loads_scripts: bool) -> str:
     """Content security policy: only these styles and this script, and no connection to anywhere.
 
     Args:
         loads_scripts: whether chunks beside the page may be loaded as scripts, too.
-        live: whether the page may ask its own server for changes.
     """
     sources = f"'{_hash(script)}'" + (" 'self' file:" if loads_scripts else "")
-    connections = "connect-src 'self'; " if live else ""
     return (
-        f"default-src 'none'; script-src {sources}; style-src '{_hash(style)}'; img-src data:; {connections}"
+        f"default-src 'none'; script-src {sources}; style-src '{_hash(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
@@ -367,7 +365,7 @@ class Report:
     def _add_diagrams(self, run: int, title: str, value: Mapping[str, Any]) -> None:
         self.reliability += [{"run": run, **one} for one in evaluations.diagrams(value, title)]
 
-    def data(self, title: str, live: bool) -> dict[str, Any]:
+    def data(self, title: str) -> dict[str, Any]:
         """All but the rows of executions and groups, which the page reads later."""
         held = {
             "executions": self.executions.rows,
@@ -379,7 +377,6 @@ class Report:
             "title": title,
             "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "version": artifacts.versions()["orchestai"],
-            "live": live,
             "runs": self.runs,
             "missing": [{"what": what, "how": how} for key, (what, how) in _MISSING.items() if not held[key]],
             "totals": executions.totals(self.executions, [run["name"] for run in self.runs]),
@@ -408,14 +405,12 @@ def build_report(
     *,
     feedback: ReadFeedback = dict,
     most_embedded: int = MOST_EMBEDDED,
-    live: bool = False,
 ) -> list[str]:
     """Write the page of these files and folders; a line for each thing that could not be read.
 
     Args:
         feedback: what people said of served runs; asked for once there are any.
         most_embedded: bytes of compressed details beyond which they lie in a folder beside the page.
-        live: the page asks the server that it comes from for changes.
 
     Raises:
         UserError: a path does not exist, or the page cannot be written.
@@ -433,7 +428,7 @@ def build_report(
         chunks.close()
         names = [run["name"] for run in report.runs]
         title = names[0] if len(names) == 1 else f"{len(names)} runs compared"
-        write_page(output, report.data(title, live), report.index(), chunks)
+        write_page(output, report.data(title), report.index(), chunks)
     return [f"{run['name']}: {problem}" for run in report.runs for problem in run["problems"]]
 
 

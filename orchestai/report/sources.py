@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -135,16 +134,6 @@ def find(path: Path) -> Found:
             empty = "empty so far" if file.stat().st_size == 0 else "neither a log nor figures that this page can show"
             found.problems.append(f"{file.name}: {empty}")
     return found
-
-
-def fingerprint(paths: Sequence[Path]) -> str:
-    """Of names, sizes and times of all files that might be shown: another one when one of them has changed."""
-    seen = []
-    for path in paths:
-        for file in _files(path) if path.is_dir() else [path]:
-            with suppress(OSError):  # removed meanwhile
-                seen.append((str(file), file.stat().st_size, file.stat().st_mtime_ns))
-    return artifacts.fingerprint([entry for entry in seen if entry[0].endswith((".json", ".jsonl"))])
 
 
 def _files(folder: Path) -> Iterator[Path]:

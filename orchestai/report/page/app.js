@@ -89,15 +89,5 @@ document.getElementById('help').addEventListener('click', toggleHelp);
 window.addEventListener('hashchange', route);
 route();
 
-/** A run that goes on: draw anew where nothing is being read, else offer it. */
-function listenForChanges() {
-  const offer = h('button', {type: 'button', class: 'offer', onclick: () => location.reload()}, 'New data: show it');
-  new EventSource('changes').addEventListener('changed', () => {
-    if (keys.move === null && scrollY < 40) location.reload();
-    else if (!offer.isConnected) document.querySelector('.tools').prepend(offer);
-  });
-}
-
-if (page.live) listenForChanges();
 readIndex().then(() => { if (rows.executions.length || rows.groups.length) route(); document.documentElement.dataset.ready = 'true'; })
   .catch((error) => document.getElementById('main').prepend(h('p', {class: 'problem'}, `The lists could not be unpacked: ${error.message}`)));
