@@ -35,8 +35,8 @@ CACHE_DIR = Path(".cache/orchestai")
 class TinyConfig(Section):
     """The model `tiny`: a small Llama without any training, which a CPU trains in minutes."""
 
-    vocab_size: int | None = Field(2048, ge=300)
-    """Tokens of a vocabulary learned from the texts of phase 1; null takes SmolLM2's own 49,152."""
+    vocab_size: int = Field(2048, ge=300)
+    """Tokens of a vocabulary learned from the texts of phase 1."""
     hidden: int = Field(128, ge=8)
     """Width."""
     layers: int = Field(4, ge=1)

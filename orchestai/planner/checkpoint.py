@@ -402,17 +402,13 @@ def _check(
     settings: PlannerConfig,
     cards: Sequence[WorkerCard],
 ) -> None:
-    _check_types(path, made_for, settings)
-    if not settings.allow_new_pool:
-        _check_pool(path, known, cards)
-
-
-def _check_types(path: Path | str, made_for: PlannerConfig, wanted: PlannerConfig) -> None:
-    if made_for.task_types != wanted.task_types:
+    if made_for.task_types != settings.task_types:
         raise UserError(
             f"{path}: trained for planner.task_types {list(made_for.task_types)}, but the config has "
-            f"{list(wanted.task_types)}; set them back, or train again"
+            f"{list(settings.task_types)}; set them back, or train again"
         )
+    if not settings.allow_new_pool:
+        _check_pool(path, known, cards)
 
 
 def _check_pool(path: Path | str, known: Sequence[WorkerCard], cards: Sequence[WorkerCard]) -> None:

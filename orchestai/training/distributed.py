@@ -154,9 +154,9 @@ async def on_all(accelerator: Accelerator, work: Awaitable[T], what: str) -> lis
     try:
         result: T = await work
     except Exception as error:
-        _tell(accelerator, error, what)
+        exchange(accelerator, error, what)
         raise
-    return _tell(accelerator, result, what)
+    return exchange(accelerator, result, what)
 
 
 def on_main(accelerator: Accelerator, work: Callable[[], object], what: str) -> None:
@@ -165,18 +165,14 @@ def on_main(accelerator: Accelerator, work: Callable[[], object], what: str) -> 
         if accelerator.is_main_process:
             work()
     except Exception as error:
-        _tell(accelerator, error, what)
+        exchange(accelerator, error, what)
         raise
-    _tell(accelerator, None, what)
+    exchange(accelerator, None, what)
 
 
-def exchange(accelerator: Accelerator, value: T, what: str) -> list[T]:
-    """The values of all processes, in order of rank; to be called by all together."""
-    return _tell(accelerator, value, what)
-
-
-def _tell(accelerator: Accelerator, result: T | Exception, what: str) -> list[T]:
-    """Exchange results; where one is an exception, all raise it."""
+def exchange(accelerator: Accelerator, result: T | Exception, what: str) -> list[T]:
+    """The results of all processes, in order of rank, to be called by all together; where one is an exception, all
+    raise it."""
     if accelerator.num_processes == 1:
         if isinstance(result, Exception):
             raise result

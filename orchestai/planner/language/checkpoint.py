@@ -15,7 +15,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedModel
 
 from orchestai.config import TINY, LanguageConfig, PlannerConfig, WorkersConfig
 from orchestai.config.section import Section
@@ -29,41 +29,6 @@ from orchestai.planner.language.tiny import tiny_model, tiny_tokenizer
 from orchestai.planner.stored_estimate import STATE_KEY
 from orchestai.storage import artifacts, digests
 from orchestai.workers.pool import worker_cards
-
-
-def open_model(
-    planner: PlannerConfig, workers: WorkersConfig, texts: Sequence[str] = ()
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The configured model and its tokenizer, on the CPU (in 4 bits: on the process's GPU), with any fresh adapters.
-
-    Args:
-        texts: what the model `tiny` learns its vocabulary from.
-
-    Raises:
-        UserError: the model, or a package that it needs, is not there.
-    """
-    settings = planner.language
-    if settings.model == TINY:
-        if not texts:
-            raise UserError(f"{PLANNER.name}: `tiny` knows nothing before phase 1; pass a checkpoint of phase 1")
-        tokenizer = tiny_tokenizer(planner, worker_cards(workers), texts, workers.models_dir)
-        tiny: nn.Module = tiny_model(planner, tokenizer)
-        tiny.to(dtype=loading.DTYPES[settings.dtype])
-        return cast(PreTrainedModel, tiny), tokenizer
-    model, tokenizer = loading.read_model(source(settings, workers), settings, PLANNER)
-    if settings.lora is not None:
-        loading.add_adapter(model, settings.lora)
-    return model, tokenizer
-
-
-def source(settings: LanguageConfig, workers: WorkersConfig) -> str:
-    """What `from_pretrained` takes for the configured model.
-
-    Raises:
-        UserError: there is no such model, or the name is of a model behind a server.
-    """
-    return loading.find_source(settings.model, workers.models, workers.models_dir, PLANNER.name)
-
 
 FORMAT = "orchestai.language-planner/1"
 """Says what the folder is; the number grows when older programs could not read it."""
@@ -134,10 +99,26 @@ def open_language_planner(
         texts: what the model `tiny` learns its vocabulary from.
 
     Raises:
-        UserError: as `open_model` and `LanguagePlanner` say.
+        UserError: the model, or a package that it needs, is not there, or as `LanguagePlanner` says.
     """
-    model, tokenizer = open_model(settings, workers, texts)
-    return LanguagePlanner(settings, worker_cards(workers), model, tokenizer, value_head=value_head).eval()
+    language, cards = settings.language, worker_cards(workers)
+    if language.model == TINY:
+        if not texts:
+            raise UserError(f"{PLANNER.name}: `tiny` knows nothing before phase 1; pass a checkpoint of phase 1")
+        tokenizer = tiny_tokenizer(settings, cards, texts)
+        tiny: nn.Module = tiny_model(settings, tokenizer)
+        tiny.to(dtype=loading.DTYPES[language.dtype])
+        model = cast(PreTrainedModel, tiny)
+    else:
+        model, tokenizer = loading.read_model(_source(language, workers), language, PLANNER)
+        if language.lora is not None:
+            loading.add_adapter(model, language.lora)
+    return LanguagePlanner(settings, cards, model, tokenizer, value_head=value_head).eval()
+
+
+def _source(settings: LanguageConfig, workers: WorkersConfig) -> str:
+    """What `from_pretrained` takes for the configured model."""
+    return loading.find_source(settings.model, workers.models, workers.models_dir, PLANNER.name)
 
 
 def load_language_planner(
@@ -170,7 +151,7 @@ def load_language_planner(
     if made_for.lora is None:
         model, tokenizer = loading.read_model(str(path), language, PLANNER)
     else:
-        model, _ = loading.read_model(source(language, workers), language, PLANNER)
+        model, _ = loading.read_model(_source(language, workers), language, PLANNER)
         loading.load_adapter(model, made_for.lora, path)
         tokenizer = AutoTokenizer.from_pretrained(path)
     planner = LanguagePlanner(own, cards, model, tokenizer, value_head=value_head)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from orchestai.config import PlannerConfig
-from orchestai.lm.local_models import SMOLLM2
-from orchestai.lm.weights import source
 from orchestai.workers.base import WorkerCard
 
 _END = "<|end|>"
@@ -23,22 +20,12 @@ The first word of a quotation is then the same token in the instruction and in t
 """
 
 
-def tiny_tokenizer(
-    config: PlannerConfig, cards: Sequence[WorkerCard], texts: Sequence[str], cache_dir: Path
-) -> PreTrainedTokenizerBase:
-    """SmolLM2's tokenizer, or one of `vocab_size` tokens learned from `texts`.
+def tiny_tokenizer(config: PlannerConfig, cards: Sequence[WorkerCard], texts: Sequence[str]) -> PreTrainedTokenizerBase:
+    """A tokenizer of `vocab_size` tokens, learned from `texts`.
 
-    The learned one has a token for each fixed part of a plan's text, and one for each type and worker with its key,
-    so that a plan is hardly longer than its choices. Neither has a chat template: a prompt is the bare text.
-
-    Raises:
-        UserError: SmolLM2 is wanted and not installed.
+    It has a token for each fixed part of a plan's text, and one for each type and worker with its key,
+    so that a plan is hardly longer than its choices. There is no chat template: a prompt is the bare text.
     """
-    size = config.language.tiny.vocab_size
-    if size is None:
-        tokenizer = AutoTokenizer.from_pretrained(source(SMOLLM2, cache_dir, "planner.language.tiny.vocab_size"))
-        tokenizer.chat_template = None
-        return tokenizer
     parts = [
         '{"subtasks":[{"id":',
         ',"instruction":"',
@@ -60,7 +47,7 @@ def tiny_tokenizer(
     )
     learned.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=max(size - len(parts) - len(numbers), 257),
+        vocab_size=max(config.language.tiny.vocab_size - len(parts) - len(numbers), 257),
         special_tokens=[_END],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,

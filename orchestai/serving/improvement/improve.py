@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,6 @@ from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.running_workflow import JudgingExecutor
 from orchestai.execution.runtime import Runtime, open_runtime
 from orchestai.outcome import Outcome, Scored, Unscorable
-from orchestai.planner.base import Plan
 from orchestai.planner.baselines import WholePlanner
 from orchestai.planner.checkpoint import reference_of, seen_by
 from orchestai.planner.serving import open_planner
@@ -172,16 +171,6 @@ def collected(records: Sequence[ExecutionRecord]) -> list[ExecutionRecord]:
     return [record for record in records if record.outcome == "scored"]
 
 
-class _Opened:
-    """A checkpoint as a server would open it."""
-
-    def __init__(self, plan: Callable[[Sequence[Task]], list[Plan]]) -> None:
-        self._plan = plan
-
-    def plan(self, tasks: Sequence[Task]) -> list[Plan]:
-        return self._plan(tasks)
-
-
 async def compare(config: Config, tasks: Sequence[Task], incumbent: str, candidate: str, runtime: Runtime) -> Trial:
     """Replay tasks with both planners, as they would be served.
 
@@ -199,7 +188,7 @@ async def compare(config: Config, tasks: Sequence[Task], incumbent: str, candida
     rows = []
     for checkpoint in (incumbent, candidate):
         planner = await open_planner(checkpoint, config.planner, config.workers, runtime.pool)
-        rows.append(await runner.row(checkpoint, _Opened(planner.plan), _nothing))
+        rows.append(await runner.row(checkpoint, planner, _nothing))
         runner.refuse_if_broken()
     before, after = rows
     success = after.values("success")
