@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections import OrderedDict
 from collections.abc import Iterable
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -77,7 +76,7 @@ class StepEncoder:
         del layers[layer:]
         self._model.norm = nn.Identity()
         self.width: int = 2 * self._model.config.hidden_size
-        self._cache: OrderedDict[tuple[str, Spans], Tensor] = OrderedDict()
+        self._known = lru_cache(maxsize=_CACHED)(self._read)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -97,14 +96,7 @@ class StepEncoder:
         Raises:
             UnreadableTextError: the instruction is too long to be read twice, or a step has no words.
         """
-        key = (instruction, tuple((start, end) for start, end in spans))
-        if (known := self._cache.get(key)) is not None:
-            self._cache.move_to_end(key)
-            return known
-        self._cache[key] = found = self._read(*key)
-        if len(self._cache) > _CACHED:
-            self._cache.popitem(last=False)
-        return found
+        return self._known(instruction, tuple((start, end) for start, end in spans))
 
     def _read(self, instruction: str, spans: Spans) -> Tensor:
         once = self._tokenizer(instruction, return_offsets_mapping=True, add_special_tokens=False, verbose=False)
