@@ -21,6 +21,8 @@ _VERIFIER = (
     "You check a solution of a maths problem. Reply <verdict>CORRECT</verdict>, or say what is wrong and reply "
     "<verdict>INCORRECT</verdict>."
 )
+_TOOL_S = 20.0
+"""Longest that one call of a tool may take."""
 
 
 class Maths(AgentWorkflow):
@@ -35,8 +37,6 @@ class Maths(AgentWorkflow):
         """Most solutions that are written for a problem."""
         max_tool_calls: int = Field(3, ge=0)
         """Most calls of tools in a solution."""
-        tool_timeout_s: float = Field(20.0, gt=0)
-        """Longest that one call may take."""
         shown_characters: int = Field(2000, ge=100)
         """Of a plan and of a solution, as the next role reads it."""
 
@@ -57,9 +57,7 @@ class Maths(AgentWorkflow):
                 executor.tell(
                     f"A reviewer says:\n{shown(verifiers[-1].acts[0].text, limit)}\n\nSolve the problem again."
                 )
-            solution = await use_tools(
-                executor, tools, max_calls=self.args.max_tool_calls, timeout_s=self.args.tool_timeout_s
-            )
+            solution = await use_tools(executor, tools, max_calls=self.args.max_tool_calls, timeout_s=_TOOL_S)
             context.answer = solution.text
             verifier = context.conversation("verifier", _VERIFIER)
             check = await verifier.ask(f"{problem}\n\nA solution:\n{shown(solution.text, limit)}")

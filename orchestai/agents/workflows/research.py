@@ -36,6 +36,8 @@ _CRITIC = (
     "You check a report against the passages that it cites. Reply <verdict>ACCEPT</verdict>, or say what is wrong and "
     "reply <verdict>REVISE</verdict>."
 )
+_MOST_SEARCHES, _NOTE_WORDS = 2, 100
+"""Of one searcher, and words of its notes that are rewarded in full; notes of twice as many earn half."""
 
 
 class Research(Library):
@@ -48,14 +50,10 @@ class Research(Library):
         """Most reports that are written."""
         max_subquestions: int = Field(3, ge=1)
         """Most searchers; further questions of the planner are ignored."""
-        max_searches: int = Field(2, ge=1)
-        """Most searches of one searcher."""
         passages: int = Field(3, ge=1)
         """Passages that a search finds."""
         shown_characters: int = Field(2000, ge=100)
         """Of notes, of a report and of the passages that it cites, each, as the next role reads it."""
-        note_words: int = Field(100, ge=1)
-        """Most words of a searcher's notes that are rewarded in full; notes of twice as many earn half."""
 
     args: Args
 
@@ -70,9 +68,7 @@ class Research(Library):
         searchers = [context.conversation("searcher", f"{_SEARCHER}\n\n{describe([tool])}") for _ in parts]
         for searcher, part in zip(searchers, parts, strict=True):
             searcher.tell(shown(part, limit))
-        found = await asyncio.gather(
-            *(use_tools(searcher, [tool], max_calls=self.args.max_searches) for searcher in searchers)
-        )
+        found = await asyncio.gather(*(use_tools(searcher, [tool], max_calls=_MOST_SEARCHES) for searcher in searchers))
         notes = "\n".join(f"{part}\n{spoken(act.text)}" for part, act in zip(parts, found, strict=True))
 
         writer = context.conversation("writer", _WRITER)
@@ -102,7 +98,7 @@ class Research(Library):
         planner.earn(plan, last.reward if asked else 0.0)
         for searcher, act in zip(searchers, found, strict=True):
             notes_reward = judge_report(act.text, _cited(act.text, index), _facts(task, act.text)).reward
-            searcher.earn(act, notes_reward * brevity(act.text, self.args.note_words))
+            searcher.earn(act, notes_reward * brevity(act.text, _NOTE_WORDS))
         for report, judged in zip(writer.acts, figures, strict=True):
             writer.earn(report, judged.reward)
         success = float(last.coverage == 1 and not last.false_citations and last.recall == 1)

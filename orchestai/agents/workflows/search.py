@@ -33,6 +33,8 @@ _ANSWERER = (
     "You answer a question from notes. Reply <answer>a few words</answer>, or, if the notes do not say it, "
     "<missing>what to search for</missing>."
 )
+_NOTE_WORDS = 40
+"""Most words of a note that is rewarded in full; one of twice as many earns half."""
 
 
 class Library(AgentWorkflow):
@@ -88,8 +90,6 @@ class Search(Library):
         """Passages that a query finds."""
         shown_characters: int = Field(1500, ge=100)
         """Of the passages of a query, and of all notes, as a role reads them."""
-        note_words: int = Field(40, ge=1)
-        """Most words of a note that is rewarded in full; one of twice as many earns half."""
 
     args: Args
 
@@ -145,7 +145,7 @@ class Search(Library):
             answerer.earn(reply, final)
         for reading in readings:
             worth = 1.0 if reading.states_answer(task) else final * reading.says_something(task)
-            reading.searcher.earn(reading.note, worth * brevity(reading.note.text, self.args.note_words))
+            reading.searcher.earn(reading.note, worth * brevity(reading.note.text, _NOTE_WORDS))
         metrics = {
             "success": float(final == 1),
             "final_success": float(final == 1),

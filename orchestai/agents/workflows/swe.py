@@ -53,6 +53,8 @@ _JUDGES = frozenset(
     {"conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini", "setup.cfg", "pyproject.toml"}
 )
 """Files that decide how tests run; a patch of the writer cannot change them."""
+_FILES_SHOWN = 3
+"""Most files that the writer reads."""
 _WORD = re.compile(r"[A-Za-z_]\w{2,}")
 
 
@@ -67,8 +69,6 @@ class SWE(AgentWorkflow):
         repositories: Path = Path(".")
         """Folder of clones: `owner/name` of an instance is `owner/name`, `owner__name`, `name` or the git bundle
         `name.bundle` in it. An instance may also name a repository by its path."""
-        files_shown: int = Field(3, ge=1)
-        """Most files that the writer reads."""
         shown_characters: int = Field(4000, ge=100)
         """Of each file, of the patch and of what the tests said, as a role reads it."""
 
@@ -85,7 +85,7 @@ class SWE(AgentWorkflow):
         analysis = await analyser.ask(f"{issue}\n\nThe files:\n{shown(listing, self.args.shown_characters)}")
         plan = f"{issue}\n\nAn analyst says:\n{shown(analysis.text, self.args.shown_characters)}"
         named = [path for path in dict.fromkeys(all_tagged(analysis.text, "file")) if path in files]
-        plan += "".join(self._show(path, files) for path in (named or _likely(task, files))[: self.args.files_shown])
+        plan += "".join(self._show(path, files) for path in (named or _likely(task, files))[:_FILES_SHOWN])
 
         writer = context.conversation("writer", _WRITER)
         checks: list[Conversation] = []

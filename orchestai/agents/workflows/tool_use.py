@@ -64,8 +64,6 @@ class ToolUse(Library):
         """Characters shown of each."""
         max_calls: int = Field(2, ge=1)
         """Most calls; the turn after the last is the answer."""
-        tool_timeout_s: float = Field(30.0, gt=0)
-        """Longest that one call may take."""
         tool_reward: float = 0.2
         """Of a turn whose calls all worked, and are not those of an earlier turn."""
         retrieval_reward: float = 0.5
@@ -73,8 +71,6 @@ class ToolUse(Library):
         itself names. What `python` and `calculator` give is the role's own work, and not found."""
         format_reward: float = 0.2
         """For tagging an answer, if there is one in the tags."""
-        describe_tools: bool = True
-        """Tell the model which tools there are and how to call them. Without, it must have learned that."""
         worked_examples: bool = False
         """Show two searches with their answers first, to models that were never taught to call tools."""
         system: str = _SYSTEM
@@ -106,8 +102,6 @@ class ToolUse(Library):
             answerer,
             [self._tool(name, task) for name in self.args.tools],
             max_calls=self.args.max_calls,
-            timeout_s=self.args.tool_timeout_s,
-            describes=self.args.describe_tools,
             observe=reward,
         )
         answer = tagged_answer(last.text)
