@@ -34,7 +34,7 @@ from orchestai.planner.base import Planner
 from orchestai.planner.baselines import FixedAssignment, ReferencePlanner
 from orchestai.planner.checkpoint import load_planner, seen_by
 from orchestai.planner.outlook import open_outlook
-from orchestai.planner.slots.encoders.encoder import open_configured
+from orchestai.planner.slots.encoders.encoder import open_encoder
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import open_splits
 
@@ -67,7 +67,7 @@ async def measure(
         planner, name = load_planner(checkpoint, settings, workers), checkpoint.stem
     others = {str(path): load_planner(path, settings, workers) for path in beside}
     plans = planner.plan(tasks)
-    encoder = open_configured(settings)
+    encoder = open_encoder(settings.max_tokens)
     log = [trial for trial in trials(records, reward) if trial.worker in workers.pool]
     made = {task.task_id: plan for task, plan in zip(tasks, plans, strict=True)}
     async with open_runtime(workers, config.execution, config.sandbox) as runtime:
