@@ -28,6 +28,9 @@ from orchestai.workers.http_client import HttpClient, HttpReply, joined
 from orchestai.workers.prices import Prices, typical_price
 
 _TIMEOUT_S = 10.0
+_MOST_USD = 10_000.0
+"""No model costs more per million tokens, or per call: such a price is in another unit."""
+_MOST_PAGES = 50
 _MOST_MODELS = 20
 """A server with more is a catalog, of which nobody wants everything in a pool."""
 _PRIVATE = (".localhost", ".local", ".internal", ".lan")
@@ -127,7 +130,7 @@ def set_prices(models: Sequence[ServedModel], prices: Sequence[str]) -> list[Ser
             per_token = [float(part) for part in pair.split(",")]
         except ValueError:
             per_token = []
-        if not name or len(per_token) != 2 or not all(0 <= price < inf for price in per_token):
+        if not name or len(per_token) != 2 or not all(0 <= price <= _MOST_USD for price in per_token):
             raise UserError(f"--price {text}: write MODEL=IN,OUT in US dollars per million tokens, e.g. gpt-4o=2.5,10")
         if name not in (known := [model.name for model in models]):
             raise UserError(f"--price {text}: there is no model {name!r}{_alternatives(name, known)}")
@@ -303,21 +306,34 @@ def _about_key(server: Server) -> str:
 
 async def _entries(client: HttpClient, reply: HttpReply) -> list[dict[str, Any]] | None:
     """What a list of models holds, on this page and the next ones; None where the reply is no list."""
-    try:
-        said = json.loads(reply.body) if reply.status == 200 else None
-    except ValueError:
-        return None
-    if isinstance(said, dict) and "data" not in said:
-        return None
-    data = said["data"] or [] if isinstance(said, dict) else said
-    if not isinstance(data, list):
-        return None
-    entries = [entry for entry in data if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
-    links = said.get("links") if isinstance(said, dict) else None
-    further = urljoin(reply.url, links.get("next") or "") if isinstance(links, dict) else reply.url
-    if entries and further != reply.url and _hosts(further) == _hosts(reply.url):
-        entries += await _entries(client, await _get(client, further)) or []
+    entries: list[dict[str, Any]] | None = None
+    seen: set[str] = set()
+    while len(seen) < _MOST_PAGES:
+        seen.add(reply.url)
+        try:
+            said = json.loads(reply.body) if reply.status == 200 else None
+        except ValueError:
+            return entries
+        data = next((said[name] or [] for name in ("data", "models") if name in said), said) if said else said
+        if not isinstance(data, list):
+            return entries
+        entries = [*(entries or ()), *(one for entry in data if (one := _entry_of(entry)))]
+        links = said.get("links") if isinstance(said, dict) else None
+        try:
+            further = urljoin(reply.url, str(links["next"])) if isinstance(links, dict) and links.get("next") else ""
+            if not further or further in seen or _hosts(further) != _hosts(reply.url):
+                break
+        except ValueError:
+            break
+        reply = await _get(client, further)
     return entries
+
+
+def _entry_of(entry: Any) -> dict[str, Any] | None:
+    """What a list says of a model; None where it names none."""
+    entry = {"id": entry} if isinstance(entry, str) else entry if isinstance(entry, dict) else {}
+    name = entry.get("id") or entry.get("name")
+    return {**entry, "id": name} if isinstance(name, str) and name.strip() and name.isprintable() else None
 
 
 def _served(entry: Mapping[str, Any], server: Server) -> ServedModel:
@@ -337,11 +353,12 @@ def _served(entry: Mapping[str, Any], server: Server) -> ServedModel:
 def _prices(pricing: Mapping[str, Any]) -> Prices | None:
     """None where they are missing, or depend on what is asked, as `-1` says."""
     try:
-        read, written = (round(float(pricing[key]) * 1e6, 6) for key in ("prompt", "completion"))
-        per_call = float(pricing.get("request") or 0)
+        said = pricing["prompt"], pricing["completion"], pricing.get("request") or 0
+        read, written, per_call = (-inf if isinstance(price, bool) else float(price) for price in said)
     except (KeyError, TypeError, ValueError):
         return None
-    return Prices(per_call, read, written) if all(0 <= price < inf for price in (per_call, read, written)) else None
+    prices = round(read * 1e6, 6), round(written * 1e6, 6), per_call
+    return Prices(per_call, *prices[:2]) if all(0 <= price <= _MOST_USD for price in prices) else None
 
 
 def _split(text: str, servers: Iterable[Server]) -> tuple[str, str]:

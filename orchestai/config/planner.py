@@ -54,9 +54,9 @@ class TinyConfig(Section):
 class LoraConfig(Section):
     """Low-rank adapters: small matrices learn, and the model itself stays as it is."""
 
-    rank: int = Field(16, ge=1)
+    rank: int = Field(16, ge=1, le=4096)
     """Width of the adapters."""
-    alpha: float = Field(32.0, gt=0)
+    alpha: float = Field(32.0, gt=0, allow_inf_nan=False)
     """What adapters add is scaled by alpha / rank."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout on what adapters read, in phase 1."""

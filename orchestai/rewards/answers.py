@@ -14,6 +14,7 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
 
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.sandbox import Sandbox
@@ -22,6 +23,8 @@ from orchestai.text.spoken import enclosed, spoken
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _TRIVIAQA_PUNCTUATION = string.punctuation + "‘’´`"
+_OFFICIAL = ("squad", "hotpotqa", "triviaqa", "nq_open")
+_NUMBER = re.compile(r"[-+−]?\d[\d,]*(?:\.\d+)?")
 _WHOLE = ("yes", "no", "noanswer")
 _WORD = re.compile(r"[^\W_]+")
 _TAG = re.compile("<answer>"), re.compile("</answer>")
@@ -46,12 +49,21 @@ def normalize_answer(text: str, suite: str = "squad") -> str:
 def exact_match(prediction: str, answers: Sequence[str], suite: str = "squad") -> float:
     """1 if the prediction is one of the answers but for what `normalize_answer` takes away, else 0.
 
+    Numbers are compared as such, but in suites whose official script takes their points and signs away.
     Of an answer of which that leaves nothing ("The The", "!!!"), nothing is taken away.
     """
+    if suite not in _OFFICIAL and any(_NUMBER.fullmatch(answer.strip()) for answer in answers):
+        return float(_as_number(prediction) in map(_as_number, answers))
     found = normalize_answer(prediction, suite)
     if not found:
         return float(bool(prediction.strip()) and prediction.strip() in (answer.strip() for answer in answers))
     return float(any(found == normalize_answer(answer, suite) for answer in answers))
+
+
+def _as_number(text: str) -> Fraction | str:
+    """The number that a text is, or the normalized text."""
+    plain = text.strip().replace(",", "").replace("−", "-").rstrip(".")
+    return Fraction(plain) if _NUMBER.fullmatch(plain) else normalize_answer(text)
 
 
 def f1(prediction: str, answers: Sequence[str], suite: str = "squad") -> float:

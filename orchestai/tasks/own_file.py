@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
+
 from orchestai.config.running import TaskField
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
@@ -18,6 +20,9 @@ from orchestai.tasks.source_code import parse
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.table_files import read_table
 from orchestai.tasks.task import Task
+
+_EXACT = 2**53
+"""From here on a float is no longer one whole number alone."""
 
 
 def load(path: str | None = None, columns: Mapping[TaskField, str] | None = None) -> Suite:
@@ -56,7 +61,7 @@ def _task(suite: str, named: Mapping[TaskField, str], record: Record) -> Task:
     given: dict[str, Any] = {}
     for field, column in named.items():
         value = record.get(column)
-        if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+        if _is_absent(value):
             continue
         target, convert = _FIELDS[field]
         try:
@@ -70,14 +75,34 @@ def _task(suite: str, named: Mapping[TaskField, str], record: Record) -> Task:
     )
 
 
+def _is_absent(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip()) or value != value
+
+
 def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(_text(one) for one in (value if isinstance(value, list | tuple) else [value]) if one is not None)
+    return tuple(_text(one) for one in (value if isinstance(value, list | tuple) else [value]) if not _is_absent(one))
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, list | dict):
+    """The text that a cell stands for, whatever type its file has for it."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"must be a text or a finite number, not {value}")
+        if value.is_integer() and abs(value) < _EXACT:  # a column of whole numbers that lacks one is read as floats
+            return str(int(value))
+        return str(np.float32(value)) if np.float32(value) == value else str(value)
+    if isinstance(value, list | tuple | dict):
         raise ValueError(f"must be a text, not {type(value).__name__}")
     return str(value)
+
+
+def _identifier(value: Any) -> str:
+    name = _text(value).strip()
+    if not name.isidentifier():
+        raise ValueError(f"{name!r} is no name of a function")
+    return name
 
 
 def _tests(value: Any) -> str:
@@ -102,7 +127,7 @@ _FIELDS: dict[TaskField, tuple[str, Callable[[Any], Any]]] = {
     "task_id": ("task_id", _text),
     "split": ("split", _text),
     "reference": ("reference", _parsed),
-    "entry_point": ("entry_point", _text),
+    "entry_point": ("entry_point", _identifier),
     "parameters": ("parameters", _names),
     "complete_prompt": ("complete_prompt", _text),
     "canonical_solution": ("canonical_solution", _text),

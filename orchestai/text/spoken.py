@@ -34,7 +34,10 @@ ORDINALS: Final = (
 )
 
 
-_NAMES = r"(?:ant|seed:|mm:)?(?:think(?:ing)?(?:_\w+)?|thoughts?|reason(?:ing)?|reflection|scratchpad|inner_?monologue)"
+_NAMES = (
+    r"(?:ant|seed:|mm:|longcat_)?"
+    r"(?:think(?:ing)?(?:_\w+)?|thoughts?|cot|reason(?:ing)?|reflection|scratchpad|inner_?monologue)"
+)
 _FINAL = r"<\|channel\|>final[^<\n]{0,80}(?:<\|constrain\|>[^<\n]{0,20})?<\|message\|>"
 _MARKS = (
     (rf"<\s*{_NAMES}\b[^<>\n]{{0,80}}>", rf"<\s*/\s*{_NAMES}\s*>"),
@@ -42,24 +45,25 @@ _MARKS = (
     (r"◁\s*think\s*▷", r"◁\s*/\s*think\s*▷"),
     (r"<\|begin_of_thought\|>", r"<\|end_of_thought\|>"),
     (r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),
-    (r"<\|think(?:_start)?\|>", r"<\|(?:/think|think_end)\|>"),
+    (r"<\|think(?:ing|_start)?\|>", r"<\|(?:/think(?:ing)?|think_end)\|>"),
+    (r"<\|inner_prefix\|>", r"<\|inner_suffix\|>"),
     (r"<unused94>", r"<unused95>"),
     (r"<\|channel>thought", r"<channel\|>"),
-    (r"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)", _FINAL),
+    (r"(?:(?:<\|start\|>)?assistant)?<\|channel\|>(?:analysis|commentary)", _FINAL),
 )
 """How families of models open and close their thoughts."""
 _OPENS = re.compile("|".join(f"(?P<m{i}>{opening})" for i, (opening, _) in enumerate(_MARKS)), re.IGNORECASE)
 _CLOSES = {f"m{i}": re.compile(closing, re.IGNORECASE) for i, (_, closing) in enumerate(_MARKS)}
 _ANY_END = re.compile("|".join(closing for _, closing in _MARKS), re.IGNORECASE)
 _AROUND = re.compile(
-    r"<\|(?:begin_of_solution|end_of_solution|START_RESPONSE|END_RESPONSE|return)\|>"
+    r"<\|(?:begin_of_(?:solution|box)|end_of_(?:solution|box)|START_RESPONSE|END_RESPONSE|return)\|>"
     r"|(?:<\|(?:end|im_end|eot_id|eom_id|endoftext|end_of_text)\|>|<end_of_turn>|<｜end▁of▁sentence｜>)\s*(?=\Z|<[|｜e])"
 )
 _ANSWER = re.compile(r"(?:<\|start\|>assistant)?" + _FINAL)
 _MAY_END = re.compile(r"(?:<[^<>\s]{0,24}>?\s*)+\Z")
 """The end of a reply, or of what came of one, that may be special tokens, or the beginning of one."""
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
-_UNSURE = re.compile(r"`{1,2}|~{1,2}|[<\[◁][^\n]{0,100}")
+_UNSURE = re.compile(r"`{1,2}|~{1,2}|(?:assistant)?[<\[◁][^\n]{0,100}")
 """The beginning of a line that may yet open a thought or a block of code."""
 _LONGEST_MARK = 100
 _QUOTES = tuple("`'\"‘’“”")
@@ -143,7 +147,7 @@ class SpokenListener:
                 self._ends, self._new_line = None, True
             return end is not None
         if self._new_line:
-            begun = held.lstrip()
+            begun = held.lstrip(" \t\r\n\ufeff\u200b")
             if (answer := _ANSWER.match(begun)) is not None:
                 self._held = begun[answer.end() :]
                 return True
@@ -151,7 +155,7 @@ class SpokenListener:
             if opened is not None:
                 self._held, self._ends = begun[opened.end() :], _CLOSES[opened.lastgroup or ""]
                 return True
-            if not begun or _UNSURE.fullmatch(begun):
+            if "assistant".startswith(begun) or _UNSURE.fullmatch(begun):
                 return False
             self._in_code ^= begun.startswith(("```", "~~~"))
             self._new_line = False

@@ -42,6 +42,10 @@ class PassingError(InfrastructureError):
         self.after_s = after_s
 
 
+class CutOffError(InfrastructureError):
+    """A fault after a part of the reply had come: that cannot be taken back, and may be billed."""
+
+
 class RefusedRequestError(InfrastructureError):
     """A request that a server does not take; another one may be.
 
@@ -131,7 +135,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     """Seconds that `Retry-After` (a number or a date), or `retry-after-ms`, asks to wait."""
     try:
         if milliseconds := headers.get("retry-after-ms"):
-            return max(float(milliseconds) / 1000, 0.0)
+            return float(milliseconds) / 1000 if re.fullmatch(r"\d+(\.\d+)?", milliseconds) else None
         text = headers.get("retry-after", "")
         if re.fullmatch(r"\d+(\.\d+)?", text):
             return float(text)

@@ -31,6 +31,7 @@ _LONGEST_HEADER, _MOST_HEADERS = 100_000, 2_000
 _MOST_REDIRECTS = 10
 _SHOWN = 100
 _NOT_HTTP = "its reply is not HTTP as it should be"
+_CLOSED = re.compile("disconnected|peer closed", re.IGNORECASE)
 
 
 class _Incoming(NamedTuple):
@@ -87,7 +88,7 @@ class HttpClient:
         """
         with _faults():
             async with self._sent(url, data, {}) as reply:
-                moved = urljoin(url, reply.headers["Location"]) if "Location" in reply.headers else None
+                moved = _target(url, reply.headers["Location"]) if "Location" in reply.headers else None
                 return HttpReply(url, reply.status, moved, b"".join([piece async for piece in reply.pieces]))
 
     @asynccontextmanager
@@ -115,12 +116,12 @@ class HttpClient:
         for _ in range(_MOST_REDIRECTS):
             async with self._sent(url, data, headers) as reply:
                 if reply.status not in (301, 302, 303, 307, 308) or "Location" not in reply.headers:
-                    if reply.status >= 400:
+                    if reply.status >= 300:
                         said = b"".join([piece async for piece in reply.pieces])
                         raise _refusal(reply.status, reply.headers, said, data or b"")
                     yield reply
                     return
-                moved = urljoin(url, reply.headers["Location"])
+                moved = _target(url, reply.headers["Location"])
                 if reply.status == 303:
                     data = None
             if not _is_same_server(url, moved):
@@ -196,7 +197,7 @@ def _faults() -> Iterator[None]:
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("httpx", "httpx2"):
             raise
-        if re.match("illegal|bad ", str(error)):
+        if type(error).__name__ in ("RemoteProtocolError", "DecodingError") and not _CLOSED.search(str(error)):
             raise PassingError("bad_response", f"{_NOT_HTTP} ({error})") from None
         kind: FaultKind = "timeout" if "Timeout" in type(error).__name__ else "connection"
         raise PassingError(kind, f"connection refused or lost ({error or type(error).__name__})") from None
@@ -213,6 +214,21 @@ def _refusal(status: int, headers: Mapping[str, str], data: bytes, asked: bytes)
     readable = isinstance(error, Mapping)
     body = error if readable else {"message": data.decode(errors="replace")}
     return fault_of_status(status, body, retry_after(headers), asked.decode().casefold(), readable=readable)
+
+
+def _target(url: str, location: str) -> str:
+    """Where a reply redirects to.
+
+    Raises:
+        PassingError: nowhere that can be asked.
+    """
+    try:
+        moved = urljoin(url, location)
+        if urlsplit(moved).scheme in ("http", "https"):
+            return moved
+    except ValueError:
+        pass
+    raise PassingError("bad_response", f"it redirects to {location[:_SHOWN]!r}, which is no server's URL")
 
 
 def _said(error: aiohttp.ClientError) -> str:

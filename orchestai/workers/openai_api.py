@@ -19,7 +19,7 @@ from orchestai.config import ModelConfig
 from orchestai.errors import InfrastructureError, UnbilledError, UserError
 from orchestai.tasks.dialogue import fold_messages
 from orchestai.text.spoken import SpokenListener, spoken
-from orchestai.workers.api_faults import PassingError, RefusedRequestError
+from orchestai.workers.api_faults import CutOffError, PassingError, RefusedRequestError
 from orchestai.workers.base import TextCompletion, Usage, WorkerError
 from orchestai.workers.circuit_breaker import is_too_long
 from orchestai.workers.environment import fill, secrets_of
@@ -161,6 +161,7 @@ class OpenAIGenerator:
             counted = await self._counter.count(prompt, text)
             read, written = read or counted[0], written or counted[1]
         said = spoken(text)
+        said = said if any(letter.isprintable() and letter != " " for letter in said) else ""
         called = bool(reply.tool_calls) and prompt.tool_use is not None
         if reply.finish_reason == "content_filter" or not (said or called or reply.finish_reason == "length"):
             paid = Usage(prompt_tokens=read, completion_tokens=written, latency_ms=latency_ms, estimated=estimated)
@@ -241,6 +242,7 @@ class OpenAIGenerator:
                     raise (InfrastructureError if billed else UnbilledError)(refused.kind, refused.reason) from refused
                 accepted = other
             except InfrastructureError as fault:
+                billed = billed or isinstance(fault, CutOffError)
                 kind = "bad_request" if fault.kind == "payment" and not self._lacks_money(body) else fault.kind
                 raise (InfrastructureError if billed else UnbilledError)(kind, fault.reason) from fault
 

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchestai.errors import InfrastructureError
 from orchestai.tasks.dialogue import ToolCall
-from orchestai.workers.api_faults import PassingError, RefusedRequestError, fault_of_body
+from orchestai.workers.api_faults import CutOffError, PassingError, RefusedRequestError, fault_of_body
 from orchestai.workers.generation import Hear
 
 _SHOWN = 80
@@ -249,7 +248,7 @@ class ReplyReader:
     def told(self, fault: Exception) -> Exception:
         """The fault, after which only what was not told yet is asked for again: that cannot be taken back."""
         if isinstance(fault, PassingError | RefusedRequestError) and self._texts and self.hear is not None:
-            return InfrastructureError(fault.kind, f"{fault}, after a part of the reply had come")
+            return CutOffError(fault.kind, f"{fault}, after a part of the reply had come")
         return fault
 
 

@@ -25,7 +25,7 @@ _ABSENT = {"", "nan", "none", "null", "na", "n/a"}
 _SHOWN = 60
 
 
-def number(value: Any) -> float | None:
+def number(value: Any, *, may_be_truth: bool = True) -> float | None:
     """The number that a cell says, 1 or 0 for true or false; None where it is empty.
 
     Raises:
@@ -34,7 +34,7 @@ def number(value: Any) -> float | None:
     written = str(value).strip().lower()
     if written in _ABSENT:
         return None
-    found = _TRUTH[written] if written in _TRUTH else float(written)
+    found = _TRUTH[written] if may_be_truth and written in _TRUTH else float(written)
     return None if math.isnan(found) else found
 
 
@@ -44,7 +44,7 @@ def measures(cells: Mapping[str, Any]) -> dict[str, Any]:
     unread: dict[str, str] = {}
     for name, value in cells.items():
         try:
-            found[name] = number(value)
+            found[name] = number(value, may_be_truth=name == "score")
         except ValueError:
             found[name], unread[name] = None, shown(value)
     return found | {"unread": unread}
@@ -101,6 +101,8 @@ _HALF = re.compile("[\ud800-\udfff]")
 """Of a surrogate pair: no character, and in no file."""
 _ROUNDING = 1e-9
 """By which a mean of scores may miss 0 or 1."""
+_MOST = {"score": 1.0, "cost_usd": 1e5, "latency_s": 1e7, "tokens": 1e9}
+"""What one answer may have at most: more is another unit, or no measurement."""
 _NEAR = 0.1
 """By which a score may miss 0 or 1 and still say which of them is meant."""
 
@@ -151,6 +153,8 @@ def usable(outcome: TableOutcome) -> TableOutcome:
         UnusableOutcomeError: it has no query, or no worker.
         UserError: the reader gave a measure that is no number.
     """
+    if isinstance(outcome.worker, Mapping | list | tuple):
+        raise UnusableOutcomeError("a worker that is no name")
     query, worker = text(outcome.query), _whole(outcome.worker).strip()
     if not query.strip():
         raise UnusableOutcomeError("a query without words")
@@ -201,7 +205,7 @@ def _measured(outcome: TableOutcome, name: str) -> float | None:
 
 def _outside(name: str, value: float | None) -> str:
     """A number that the measure cannot be; empty for all others."""
-    if value is None or (0 <= value <= 1 if name == "score" else 0 <= value < math.inf):
+    if value is None or 0 <= value <= _MOST[name]:
         return ""
     return f"{value:g}"
 
@@ -212,7 +216,11 @@ _MOST_OUTSIDE = 0.01
 """Of a measure's cells may be numbers that it cannot be; where more are, it is measured by another scale."""
 _OUTSIDE = {
     "score": "score out of 0..1 (one that misses it by at most 0.1 counts as 0 or 1, any other as missing)",
-    **{name: f"{name} below 0 or infinite, so that it is missing" for name in MEASURES if name != "score"},
+    **{
+        name: f"{name} below 0 or above {most:g}, so that it is missing"
+        for name, most in _MOST.items()
+        if name != "score"
+    },
 }
 
 
