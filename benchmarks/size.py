@@ -66,7 +66,7 @@ CEILINGS = {
     "files": 444,
     "functions per 1,000 code lines": 103,
     "configuration keys": 284,
-    "test lines": 30540,
+    "test lines": 30650,
 }
 
 

@@ -30,8 +30,7 @@ from orchestai.workers.prices import Prices, typical_price
 _TIMEOUT_S = 10.0
 _MOST_USD = 10_000.0
 """No model costs more per million tokens, or per call: such a price is in another unit."""
-_MOST_PAGES = 50
-_MOST_MODELS = 20
+_MOST_PAGES, _MOST_MODELS = 50, 20
 """A server with more is a catalog, of which nobody wants everything in a pool."""
 _PRIVATE = (".localhost", ".local", ".internal", ".lan")
 _ENDPOINT = re.compile(r"/+(models|(chat/)?completions)?/*(?=\?|$)")

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
-
 from orchestai.config.running import TaskField
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
@@ -20,9 +18,6 @@ from orchestai.tasks.source_code import parse
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.table_files import read_table
 from orchestai.tasks.task import Task
-
-_EXACT = 2**53
-"""From here on a float is no longer one whole number alone."""
 
 
 def load(path: str | None = None, columns: Mapping[TaskField, str] | None = None) -> Suite:
@@ -84,25 +79,18 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _text(value: Any) -> str:
-    """The text that a cell stands for, whatever type its file has for it."""
-    if isinstance(value, bytes):
-        return value.decode()
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError(f"must be a text or a finite number, not {value}")
-        if value.is_integer() and abs(value) < _EXACT:  # a column of whole numbers that lacks one is read as floats
-            return str(int(value))
-        return str(np.float32(value)) if np.float32(value) == value else str(value)
-    if isinstance(value, list | tuple | dict):
-        raise ValueError(f"must be a text, not {type(value).__name__}")
-    return str(value)
+    """The text that a cell stands for: whole numbers of a column that lacks one are read as floats."""
+    if isinstance(value, list | tuple | dict) or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError(f"must be a text or a number, not {str(value)[:40]}")
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _identifier(value: Any) -> str:
-    name = _text(value).strip()
-    if not name.isidentifier():
-        raise ValueError(f"{name!r} is no name of a function")
-    return name
+    if not _text(value).isidentifier():
+        raise ValueError(f"{value!r} is no name of a function")
+    return str(value)
 
 
 def _tests(value: Any) -> str:

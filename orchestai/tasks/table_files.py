@@ -63,16 +63,12 @@ def _read_csv(path: Path, separators: str) -> list[tuple[str, Record]]:
                 raise UserError(f"{where}: two columns are called {twice!r}; rename or remove one")
             where = f"{path}, line {reader.line_num + 1}"
             for cells in reader:
-                if len(cells) > len(header) and not any(cells[len(header) :]):
+                if not any(cells[len(header) :]):
                     del cells[len(header) :]
-                if not any(cell.strip() for cell in cells):
-                    cells = []
-                if cells and len(cells) != len(header):
-                    remedy = (
-                        "quote a cell that holds a separator" if len(cells) > len(header) else "add what is missing"
-                    )
-                    raise UserError(f"{where}: {len(cells)} cells under {len(header)} column names; {remedy}")
-                if cells:
+                if any(cell.strip() for cell in cells):
+                    if len(cells) != len(header):
+                        remedy = "quote a cell that holds a separator, or add what is missing"
+                        raise UserError(f"{where}: {len(cells)} cells under {len(header)} column names; {remedy}")
                     rows.append((where, dict(zip(header, cells, strict=True))))
                 where = f"{path}, line {reader.line_num + 1}"
     except UnicodeDecodeError as error:

@@ -23,8 +23,6 @@ _TOO_LONG = re.compile(
 _POLICY = re.compile(
     r"content_policy|content_filter|content (management )?policy|ResponsibleAIPolicyViolation|moderation|flagged", re.I
 )
-
-
 _TEMPLATE = re.compile(r"jinja|raise_exception|roles must alternate|system role not supported", re.I)
 _NO_KEY = re.compile(r"api_key_invalid|invalid_api_key", re.I)
 _QUOTED = re.compile(r"(?<!\w)'[^']*'(?!\w)|\"[^\"]*\"|`[^`]*`|“[^”]*”|‘[^’]*’")

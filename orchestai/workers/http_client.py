@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -24,14 +23,11 @@ from orchestai.workers.base import WorkerError
 
 _KEEP_IDLE_S = 4.0
 """Shorter than servers keep a line that nobody uses, so that none is closed as it is used again."""
-
-
 _LONGEST_HEADER, _MOST_HEADERS = 100_000, 2_000
 """What OpenAI's client reads; gateways send policies and cookies of many kilobytes."""
 _MOST_REDIRECTS = 10
 _SHOWN = 100
 _NOT_HTTP = "its reply is not HTTP as it should be"
-_CLOSED = re.compile("disconnected|peer closed", re.IGNORECASE)
 
 
 class _Incoming(NamedTuple):
@@ -151,9 +147,7 @@ class HttpClient:
             from openai import DefaultAsyncHttpxClient
 
             self._patient = DefaultAsyncHttpxClient(timeout=self._timeout_s, follow_redirects=False)
-            raise PassingError(
-                "bad_response", f"its reply is not HTTP as it should be ({_said(error)})", 0.0
-            ) from error
+            raise PassingError("bad_response", f"{_NOT_HTTP} ({str(error)[:_SHOWN]!r})", 0.0) from error
 
     def _opened(self) -> aiohttp.ClientSession:
         """The session, which is of the loop that it is opened in."""
@@ -197,7 +191,8 @@ def _faults() -> Iterator[None]:
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("httpx", "httpx2"):
             raise
-        if type(error).__name__ in ("RemoteProtocolError", "DecodingError") and not _CLOSED.search(str(error)):
+        closed = str(error).startswith(("Server disconnected", "peer closed"))
+        if type(error).__name__ in ("RemoteProtocolError", "DecodingError") and not closed:
             raise PassingError("bad_response", f"{_NOT_HTTP} ({error})") from None
         kind: FaultKind = "timeout" if "Timeout" in type(error).__name__ else "connection"
         raise PassingError(kind, f"connection refused or lost ({error or type(error).__name__})") from None
@@ -217,22 +212,11 @@ def _refusal(status: int, headers: Mapping[str, str], data: bytes, asked: bytes)
 
 
 def _target(url: str, location: str) -> str:
-    """Where a reply redirects to.
-
-    Raises:
-        PassingError: nowhere that can be asked.
-    """
-    try:
-        moved = urljoin(url, location)
-        if urlsplit(moved).scheme in ("http", "https"):
+    """Where a reply redirects to; raises `PassingError` where nobody can be asked there."""
+    with suppress(ValueError):
+        if urlsplit(moved := urljoin(url, location)).scheme in ("http", "https"):
             return moved
-    except ValueError:
-        pass
     raise PassingError("bad_response", f"it redirects to {location[:_SHOWN]!r}, which is no server's URL")
-
-
-def _said(error: aiohttp.ClientError) -> str:
-    return " ".join(str(getattr(error, "message", error)).split())[:_SHOWN]
 
 
 def _is_same_server(url: str, other: str) -> bool:

@@ -200,9 +200,7 @@ class OpenAIGenerator:
             if fault.kind in ("authentication", "payment"):
                 raise UserError(self._named(fault)) from None
             if fault.kind in ("connection", "timeout"):
-                raise UserError(
-                    f"cannot reach {self._url} ({fault}); is the server running? (workers.models: base_url)"
-                ) from None
+                raise UserError(f"cannot reach {self._url} ({fault}); is the server running? (base_url)") from None
         except WorkerError:
             return
 
