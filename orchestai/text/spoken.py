@@ -34,10 +34,7 @@ ORDINALS: Final = (
 )
 
 
-_NAMES = (
-    r"(?:ant|seed:|mm:|longcat_)?"
-    r"(?:think(?:ing)?(?:_\w+)?|thoughts?|cot|reason(?:ing)?|reflection|scratchpad|inner_?monologue)"
-)
+_NAMES = r"(?:\w{2,8}[:_]|ant)?(?:think(?:ing)?(?:_\w+)?|thoughts?|cot|reason(?:ing)?|reflection|scratchpad|monologue)"
 _FINAL = r"<\|channel\|>final[^<\n]{0,80}(?:<\|constrain\|>[^<\n]{0,20})?<\|message\|>"
 _MARKS = (
     (rf"<\s*{_NAMES}\b[^<>\n]{{0,80}}>", rf"<\s*/\s*{_NAMES}\s*>"),
