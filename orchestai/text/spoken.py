@@ -34,16 +34,15 @@ ORDINALS: Final = (
 )
 
 
-_NAMES = r"(?:\w{2,8}[:_]|ant)?(?:think(?:ing)?(?:_\w+)?|thoughts?|cot|reason(?:ing)?|reflection|scratchpad|monologue)"
+_NAMES = r"(?:ant|\w+:|longcat_)?(?:think(?:ing|_\w+)*|thoughts?|reason(?:ing)?|reflection|scratchpad|\w*monologue)"
 _FINAL = r"<\|channel\|>final[^<\n]{0,80}(?:<\|constrain\|>[^<\n]{0,20})?<\|message\|>"
 _MARKS = (
     (rf"<\s*{_NAMES}\b[^<>\n]{{0,80}}>", rf"<\s*/\s*{_NAMES}\s*>"),
     (r"\[THINK(?:ING)?\]", r"\[/THINK(?:ING)?\]"),
     (r"◁\s*think\s*▷", r"◁\s*/\s*think\s*▷"),
-    (r"<\|begin_of_thought\|>", r"<\|end_of_thought\|>"),
+    (r"<\|(?:begin_of_thought|inner_prefix)\|>", r"<\|(?:end_of_thought|inner_suffix)\|>"),
     (r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),
     (r"<\|think(?:ing|_start)?\|>", r"<\|(?:/think(?:ing)?|think_end)\|>"),
-    (r"<\|inner_prefix\|>", r"<\|inner_suffix\|>"),
     (r"<unused94>", r"<unused95>"),
     (r"<\|channel>thought", r"<channel\|>"),
     (r"(?:(?:<\|start\|>)?assistant)?<\|channel\|>(?:analysis|commentary)", _FINAL),
