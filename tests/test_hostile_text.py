@@ -21,6 +21,7 @@ from orchestai.planner.language.plan_text import read_plan
 from orchestai.rewards import answers, citations, maths
 from orchestai.tasks.visible_examples import clean, parse_examples
 from orchestai.text import programs
+from orchestai.text.spoken import spoken
 from orchestai.workers.base import Request, WorkerError
 from orchestai.workers.prompting.prompts import without_example
 from orchestai.workers.prompting.source import reply_program
@@ -49,6 +50,7 @@ def _reversed(text: str) -> None:
 
 PARSERS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "fenced": (programs.fenced, ["```", "`", "\n", "\n ", "\ndef", "```py\n", "x"]),
+    "spoken": (spoken, ["<", "think", "_a", ">", "</think>", "x:"]),
     "unfenced": (programs.unfenced, ["```", "\n", "(", "'''"]),
     "tagged": (lambda text: workflow.all_tagged(text, "a"), ["<a>", "</a>", "<A>", "<"]),
     "program": (workflow.program, ["```\n", "\n ", "(", "x\n"]),

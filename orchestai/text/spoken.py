@@ -34,7 +34,7 @@ ORDINALS: Final = (
 )
 
 
-_NAMES = r"(?:ant|\w+:|longcat_)?(?:think(?:ing|_\w+)*|thoughts?|reason(?:ing)?|reflection|scratchpad|\w*monologue)"
+_NAMES = r"(?:ant|\w+:|longcat_)?(?:think(?:ing)?(?:_\w+)?|thoughts?|reason(?:ing)?|reflection|scratchpad|\w*monologue)"
 _FINAL = r"<\|channel\|>final[^<\n]{0,80}(?:<\|constrain\|>[^<\n]{0,20})?<\|message\|>"
 _MARKS = (
     (rf"<\s*{_NAMES}\b[^<>\n]{{0,80}}>", rf"<\s*/\s*{_NAMES}\s*>"),
