@@ -115,7 +115,6 @@ TO_SERVICE = ["--role", ROLE, "--image", "i", "--output", "s3://b/x", "--dry_run
     [
         (["--config", "configs/agents/deepcoder.yaml", "tasks.limt=2"], "tasks.limt"),
         (["--config", "configs/agents/deepcoder.yaml", "--layout", "zero9"], "--layout zero9: there are ddp, "),
-        (["--config", "configs/agents/deepcoder.yaml", "--channel", "a=nowhere"], "--channel a nowhere: no such"),
         (["--config", "config.yaml"], "begins with a checkpoint of phase 1"),
         (
             ["--config", "config.yaml", "--checkpoint", "s3://b/c", "--data", "s3://b/d"],
@@ -126,15 +125,6 @@ TO_SERVICE = ["--role", ROLE, "--image", "i", "--output", "s3://b/x", "--dry_run
             ["--config", "configs/agents/deepcoder.yaml", "model.backend=vllm"],
             "does not install vllm; .*SKIP_INSTALL=1",
         ),
-        (
-            ["--config", "configs/bigcodebench/cpu.yaml", "planner.language.backend=vllm"],
-            "planner.language.backend=vllm: the job does not install vllm",
-        ),
-        (
-            ["--config", "configs/agents/deepcoder.yaml", "--channel", "my data=s3://b/c"],
-            "--channel my data: a name has",
-        ),
-        (["--config", "configs/agents/deepcoder.yaml", "--max_hours", "0"], "--max_hours 0: write how many"),
         (["--config", "configs/agents/deepcoder.yaml", "--role", "Training"], "--role Training: write its ARN"),
         (["--config", "config.yaml", "--checkpoint", "s3://b/c", "tasks.path=UNTRACKED"], "git does not track it"),
         (

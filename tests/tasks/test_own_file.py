@@ -61,27 +61,20 @@ def test_fields_have_their_own_names_unless_mapped_and_a_tasks_scorer_stands(tmp
 
 PROGRAMS = (
     "Write a function that reverses a string.",
-    "Could you please write me a small Python function for prime numbers?",
-    "I need a function, and a fast one, that merges two lists",
     "def slug(text):",
     "Sort the list, so that task_func([3, 1]) == [1, 3]",
     "Implement quicksort",
     "Schreibe eine Funktion, die eine Liste sortiert",
-    "Kannst du mir ein Programm schreiben, das Primzahlen ausgibt?",
     "Create a class Stack with push and pop",
 )
 TEXTS = (
     "What is 12 * 7?",
-    "Sort these numbers: 5, 3, 9",
     "How do I write a function that reverses a list?",
-    "Explain what this prints: def f(x): return x",
     "Write a SQL query that lists all customers",
     "Write a function in JavaScript that reverses a string",
     "Write a training program for beginners",
     "Write an essay on the function of art",
-    "Was macht die Funktion sorted in Python?",
     "Gib mir ein Programm für das Wochenende",
-    "Remove the file(s) that are named core",
 )
 
 
@@ -98,10 +91,8 @@ def test_a_program_is_written_only_where_one_is_asked_for(words: str, program: b
         ("def slug(text: str, sep='-') -> str:", "slug", ("text", "sep")),
         ("Write a function called slugify that turns a title into a slug", "slugify", ("text",)),
         ("Count the words. Use the name count_words(text).", "count_words", ("text",)),
-        ("Schreibe eine Funktion namens quadrat", "quadrat", ("x",)),
         ("Write the function.\n>>> double(3)\n6", "double", ("a",)),
         ("Write a function that checks whether a number is prime", "is_prime", ("number",)),
-        ("Write a function that adds two numbers", "add_two_numbers", ("first", "second")),
         ("Write a function called with a list", "task_func", ("items",)),
     ],
 )

@@ -20,63 +20,41 @@ from orchestai.workers.tools.everyday.texts import _CHANGES
 ANSWERED = """
 What is 12 * 7? => 84
 how much is 15% of 80 => 12
-1/3 => 0.3333333333
 What is 1000 divided by 16, rounded to the nearest whole number? => 63
 How much is $12.50 plus $3.75? => $16.25
 Is 91 a prime number? => No
 was ist die Hälfte von 90 => 45
-12 Euro 50 plus 3,75 => 16,25 Euro
 Ziehe 5 von 20 ab => 15
 Wieviel Prozent von 250 sind 75? => 30%
-what's -40 C in F => -40 °F
 3/4 cup in ml => 177.441 ml (US)
 How many centimeters is 6 foot 2? => 187.96 centimeters
 How tall is 180 cm in feet and inches? => 5 feet 10.8661 inches
-anderthalb Stunden in Minuten => 90 Minuten
-Rechne 10 Zoll in cm um => 25,4 cm
 what day of the week is 3 March 2027 => Wednesday
 how many days until Christmas => 26 days
-date 45 days after 2026-12-24 => 2027-02-07
 How many days are there between 1 March and 24 December 2026? => 298 days
-when is Easter 2027? => Sunday, 28 March 2027
 How many days until Thanksgiving? => 361 days
-is 2028 a leap year? => Yes
 last Sunday => Sunday, 22 November 2026
-Wie viele Tage liegen zwischen dem 1. Januar 2026 und dem 1. März 2026? => 59 Tage
 Welches Datum ist in 3 Wochen? => Sonntag, 20. Dezember 2026
 Wie spät ist es? => 14:05
-write 'hello world' in capitals => HELLO WORLD
 how many words are in: I came, I saw => 4
-count the letter s in mississippi => 4
 count vowels and consonants in "hello" => 2 and 3
 How many r's are in strawberry? => 3
 replace a with o in banana => bonono
 what is the third letter of the word planet => a
-Mach aus "guten tag" Großbuchstaben => GUTEN TAG
-Wie oft kommt der Buchstabe s in Mississippi vor? => 4
 Order these names alphabetically: Zoe, Ádám, Mia => Ádám, Mia, Zoe
-sort 3.5, 2.25 and 10 from high to low => 10, 3.5, 2.25
 What's the largest of 3 km, 500 m and 2 miles? => 2 miles
 A pair of shoes costs 80 dollars and is 15% off. What do I pay? => 68 dollars
-Split a 90 dollar bill between 4 people => 22.50 dollar
 I bought 3 notebooks at $2.50 each. How much did I spend? => $7.50
-3 apples cost 6 euros. How much does one cost? => 2 euros
 Fünf Brötchen kosten 2 Euro. Was kostet ein Brötchen? => 0,40 Euro
 The train leaves at 14:35 and arrives at 18:05. How long is the ride? => 3 hours and 30 minutes
 Order the following from longest to shortest: fig, banana, kiwi => banana, kiwi, fig
-4 Personen teilen sich eine Rechnung von 90 Euro. Wie viel zahlt jeder? => 22,50 Euro
 How much time is there between 9:15 and 17:40? => 8 hours and 25 minutes
 What is 1994 in Roman numerals? => MCMXCIV
-What number is the Roman numeral XLII? => 42
-Zähle von 1 bis 5 => 1, 2, 3, 4, 5
 What are the prime factors of 84? => 2 × 2 × 3 × 7
 List the unique numbers in 3,1,3,2,1 => 3, 1, 2
 Sort 9, 2, 14, 7 from high to low and give me the first two => 14, 9
-Welche dieser Zahlen sind größer als 10: 4, 15, 22, 7 => 15, 22
 Extract the email addresses from: write to ann@example.org or bob@mail.com by Friday => ann@example.org, bob@mail.com
-average of 3, 4 and 8 => 5
 Berechne den Mittelwert von 3,5 und 4,5 => 4
-reverse the word stone, then write it in capitals => ENOTS
 Anna hat 5 Äpfel und isst 2. Wie viele bleiben übrig? => 3
 A jacket costs 80 €. First 15 % off, then 19 % tax is added. What is the final price? => €80.92
 If I drive 240 km in 3 hours, what is my average speed? => 80 km/h
@@ -84,54 +62,34 @@ Wie groß ist die Fläche eines Rechtecks mit 3 m und 7 m? => 21 m²
 What's 350 F in C, to the nearest ten? => 180 °C
 What day of the week will it be 100 days after a Wednesday? => Friday
 A film starts at 20:15 and lasts 2 hours 25 minutes. When does it end? => 22:40
-When is the first Monday of May 2027? => Monday, 3 May 2027
 capitalize the sentence: hello there. how are you => Hello there. How are you
 How many sentences: Dr. Smith came home. He was tired. => 2
 remove all vowels from "concentration" and tell me how many letters are left => 8
-turn "Hello World" into snake case => hello_world
-From 3, 8, 12, 15, 22 keep the even ones and give me their average => 14
 Sortiere 4, 19, 7, 12 absteigend und nenne die Summe der ersten beiden => 31
-remove duplicates and sort: kiwi, apple, kiwi, banana => apple, banana, kiwi
-what is the second largest of 5, 12, 9 and 7 => 9
-add 5 and 7, then divide by 3, then double that number => 8
-I'm 5 foot 9. What is that in centimetres? => 175.26 centimetres
 Split a bill of 90 dollars between four people, with a tip of 10 percent => 24.75 dollars
 How many letters are in strawberry? And how many r's? => 10 and 3
-How many words are in 'so far so good'? And how many letters does it have? => 4 and 11
 Count the words in 'the cat and the dog', ignoring duplicates => 4
 Take the sentence 'the sun is warm', reverse the order of its words and capitalise each word => Warm Is Sun The
-Drehe in 'der Hund bellt' die Wörter um => bellt Hund der
 reverse the word stone, then drop the last letter => enot
-what weekday is Christmas next year => Saturday
 In einer Klasse sind 28 Schüler, ein Viertel fehlt. Wie viele sind da? => 21
 what is 15 precent of 60 => 9
-double each of 1, 2, 3 => 2, 4, 6
 find the date 45 days after 2026-12-24, then tell me what weekday it is => Sunday
 """
 DECLINED = """
 I have 5 apples and buy 3 oranges. How many apples do I have?
-I have 20 euros. How much do I save?
 Translate good morning into French
 write a poem about 12 cats
-Who won the 1998 world cup?
 Reverse the word stone and translate it into French
-reverse a linked list in Python
 how many letters are in the alphabet
 How many people live in Berlin, Hamburg and Munich?
-which is longer, the Nile or the Amazon?
 count the words in: the cat and the dog, ignoring duplicates
-I ran 5 km twice. How many miles is that?
 A box holds 12 eggs. How many boxes do 60 eggs need?
 how much is 100 dollars in euros
-what happened on 9 November 1989
 what time is it in Tokyo
-What is the internet?
 What is 5?
 divide 5 by 0
 2 ^ 9 ^ 9 ^ 9
 write it in capitals
-what can you do about climate change
-Übersetze guten Morgen ins Französische
 Erinnere mich in 3 Tagen an die Rechnung
 """
 POOL = (WorkerCard("sums", "adds numbers", 0.0, "tool"),)

@@ -35,7 +35,6 @@ def search(examples: str, signature: Signature = ONE) -> str:
         ("`[3, 1, 2]` -> `[1, 2, 3]`", ([9, 8],), [8, 9]),
         ("`'2024-03-15'` -> `'Friday'`", ("2024-03-16",), "Saturday"),
         ("`['a', 'b']` -> `'a-b'`", (["x", "y", "z"],), "x-y-z"),
-        ("`'a b'` -> `'a_b'`", ("c d e",), "c_d_e"),
         ("`5` -> `15`", (1,), 11),
     ],
 )
@@ -58,10 +57,8 @@ def test_search_needs_every_example_and_equal_types() -> None:
     ("words", "value", "result"),
     [
         ("multiply it by 3 and add 1", 4, 13),
-        ("take three times it plus 1", 4, 13),
         ("square it, then subtract 5 from the result", 4, 11),
         ("subtract it from 100", 30, 70),
-        ("divide it by 2, rounding down", 9, 4),
         ("take the remainder after dividing it by 7", 23, 2),
         ("double it, negate it and take its absolute value", -3, 6),
         ("add 10 to it and multiply the result by 2", 1, 22),
@@ -84,19 +81,14 @@ def test_calculator_refuses_what_is_not_all_arithmetic(words: str) -> None:
 
 WRITTEN = """
 Write a function that checks whether a number is prime => (91) False; (97) True; (1) False
-def a function that returns the factorial of n => (5) 120
 Write a Python function that counts the vowels in a string => ('banana') 3
 Write a function is_even(n), for example is_even(4) == True => (3) False
 Write a function that takes a list of numbers and returns the average => ([1, 2, 6]) 3.0
-Write a function that merges two sorted lists, e.g. merge([1, 3], [2]) == [1, 2, 3] => ([4], [1, 9]) [1, 4, 9]
 Write a function that converts a roman numeral to an integer => ('MCMXCIV') 1994
-Write a function to reverse the words in a sentence => ('go to bed') 'bed to go'
 Write a function that checks whether a list is sorted descending => ([3, 1]) True; ([1, 3]) False
-Write a function that counts how often a word occurs in a text => ('to be or not to be', 'be') 2
 write a function g with g(2)=4, g(3)=9, g(4)=16 => (5) 25
 Schreibe eine Funktion, die prüft, ob ein Wort ein Palindrom ist => ('Anna') True; ('Otter') False
 Schreibe eine Funktion, die die Summe einer Liste zurückgibt, zum Beispiel summe([1, 2, 3]) == 6 => ([4, 5]) 9
-Schreibe eine Funktion, die den größten gemeinsamen Teiler zweier Zahlen berechnet => (12, 18) 6
 Write a function foo(x): foo('abc') == 'cba', foo('hello') == 'olleh' => ('xy') 'yx'
 """
 DECLINED = """

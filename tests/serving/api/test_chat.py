@@ -72,16 +72,12 @@ def test_a_conversation_reaches_the_model_whole(model_server: ChatServer) -> Non
 @pytest.mark.parametrize(
     ("more", "param", "code"),
     [
-        ({"n": 2}, "n", "unsupported_value"),
         ({"logprobs": True}, "logprobs", "unsupported_value"),
         ({"reasoning_effort": "low"}, "reasoning_effort", "unsupported_parameter"),
         ({"response_format": {"type": "json_object"}}, "response_format.type", "unsupported_value"),
         ({"temprature": 1}, "temprature", "unknown_parameter"),
         ({"temperature": "hot"}, "temperature", "invalid_type"),
-        ({"max_tokens": 0}, "max_tokens", "invalid_value"),
-        ({"stop": 1}, "stop", "invalid_type"),
         ({"messages": []}, "messages", "invalid_value"),
-        ({"messages": [{"role": "user"}]}, "messages[0].content", "missing_required_parameter"),
         ({"messages": [{"role": "assistant", "content": "I"}]}, "messages[0].role", "invalid_value"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
@@ -94,7 +90,6 @@ def test_a_conversation_reaches_the_model_whole(model_server: ChatServer) -> Non
             "unsupported_parameter",
         ),
         ({"orchestai": {"contract": {"max_cost": 1}}}, "orchestai.contract.max_cost", "unknown_parameter"),
-        ({"orchestai": {"contract": {"deadline_s": -1}}}, "orchestai.contract.deadline_s", "invalid_value"),
         ({"orchestai": {"contract": {"max_cost_usd": 9}}}, "orchestai.contract.max_cost_usd", "invalid_value"),
         ({"orchestai": {"contract": {"max_cost_usd": 1e-6}}}, "orchestai.contract", "contract_infeasible"),
         (
