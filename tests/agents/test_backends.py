@@ -28,7 +28,9 @@ def train(output: Path, folder: Path, policies: str, **model: Any) -> list[dict[
     return [sample.timeless(row) for row in sample.rows(output)]
 
 
-@pytest.mark.parametrize(("backend", "policies"), [("vllm", "shared"), ("vllm_server", "adapter")])
+@pytest.mark.parametrize(
+    ("backend", "policies"), [pytest.param("vllm", "shared", marks=pytest.mark.slow), ("vllm_server", "adapter")]
+)
 def test_an_engine_follows_every_update_of_every_policy(tmp_path, folder, monkeypatch, backend, policies):
     """The engine computes as the model does, so the rewards are those of a run in which the model samples itself."""
     own = train(tmp_path / "own", folder, policies)
