@@ -27,11 +27,12 @@ TYPES: dict[str, tuple[Any, set[str]]] = {
 DEFINED = {"Q": TEXT, "R": {"$ref": "#/$defs/Q"}, "S": {"$ref": "#/$defs/S"}, "a/b": TEXT}
 
 
-@pytest.mark.parametrize("case", TYPES)
-def test_the_types_of_a_parameter(case: str) -> None:
-    about, types = TYPES[case]
-    properties, _ = read_schema({"type": "object", "properties": {"q": about}, "$defs": DEFINED})
-    assert properties == {"q": frozenset(types)}
+def test_the_types_of_a_parameter() -> None:
+    schemas = {
+        case: {"type": "object", "properties": {"q": about}, "$defs": DEFINED} for case, (about, _) in TYPES.items()
+    }
+    found = {case: read_schema(schema)[0] for case, schema in schemas.items()}
+    assert found == {case: {"q": frozenset(types)} for case, (_, types) in TYPES.items()}
 
 
 @pytest.mark.parametrize(
