@@ -45,7 +45,7 @@ def load(path: str | None = None, columns: Mapping[TaskField, str] | None = None
                 f"tasks.columns.{field}=COLUMN{did_you_mean(named[field], present)}"
             )
     name = Path(path).name.partition(".")[0]
-    numbered = [(where, {"": number, **row}) for number, (where, row) in enumerate(rows, start=1)]
+    numbered = [(where, {**row, "": number}) for number, (where, row) in enumerate(rows, start=1)]
     splits: dict[str, list[Task]] = {}
     for task in to_tasks(numbered, partial(_task, name, named), judged=False):
         splits.setdefault(task.split, []).append(task)
