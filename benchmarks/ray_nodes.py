@@ -32,6 +32,7 @@ import ray
 from ray.cluster_utils import Cluster
 from rich.console import Console
 
+from orchestai.cluster import actors
 from orchestai.config import Config, PlaceConfig, RayConfig, load_config
 from orchestai.data.collect import Collected, Collection, collect
 from orchestai.execution.log import ExecutionLog
@@ -58,7 +59,7 @@ PROGRAMS = (
     "import json\ndef task_func(a, b): return json.loads(str(a)) + b",
 )
 RUNS_ON = "def task_func(a, b):\n    while True: pass"
-PATIENT = {"wait_s": 600.0}
+actors.WAIT_S = 600.0
 TOOLS = ("calculator", "stdlib-search")
 MEASURED_PROGRAMS = 200
 RAYS_AGENTS = ("ray::DashboardA", "ray::RuntimeEnv")
@@ -102,8 +103,8 @@ def _config(place: PlaceConfig) -> Config:
     return config.model_copy(update={"workers": config.workers.model_copy(update=tools), "execution": execution})
 
 
-def _away(actors: int) -> PlaceConfig:
-    return PlaceConfig(backend="ray", ray=RayConfig(num_workers=actors, **PATIENT))
+def _away(number: int) -> PlaceConfig:
+    return PlaceConfig(backend="ray", ray=RayConfig(num_workers=number))
 
 
 async def _collect(

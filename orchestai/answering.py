@@ -248,7 +248,9 @@ class Answering:
             logger.warning("%s: the best single worker is asked instead, since %s", order.run_id, degraded)
             plan = single_worker_plan(order.task, pool.cards, contract.allow, self._config.workers)
             contract = contract.model_copy(update={"prefer": None})
-        contractor, left = self._contractor(planning.planner), contract.less(reservation.spent_usd)
+        fitter = Fitter(pool.names, pool, self._config.execution.assembler, self._config.workers.cascade)
+        contractor = PlanContractor(fitter, planning.planner.outlook, 1 + self._config.planner.max_fallbacks)
+        left = contract.less(reservation.spent_usd)
         if contractor.pool is None:
             return plan, contractor.fit(order.task, plan, left), degraded
         return plan, await asyncio.to_thread(contractor.fit, order.task, plan, left), degraded
@@ -318,11 +320,6 @@ class Answering:
         for attempt in (attempt for result in execution.results for attempt in result.attempts):
             if attempt.error == STOPPED and attempt.worker in self._runtime.pool.breakers:
                 self._runtime.pool.breakers[attempt.worker].failed()
-
-    def _contractor(self, planner: ServedPlanner) -> PlanContractor:
-        config, pool = self._config, self._runtime.pool
-        fitter = Fitter(pool.names, pool, config.execution.assembler, config.workers.cascade)
-        return PlanContractor(fitter, planner.outlook, 1 + config.planner.max_fallbacks)
 
     async def _reserve_planning(self, order: Order, planning: PlanningQueue) -> Reservation:
         planner = planning.planner

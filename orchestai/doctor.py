@@ -27,12 +27,14 @@ async def examine(config: Config, checkpoint: str | None = None) -> list[Finding
 
     Keys are looked for, never printed. Servers are asked whether they are there; no model is asked anything.
     """
+    models = config.workers.models_dir.absolute()
+    kept = next(folder for folder in (models, *models.parents) if folder.exists())
     return [
         *_programs(),
         *_sandbox(config),
         *unfinished(config.workers),
         *await _workers(config),
-        *(_disk(folder) for folder in dict.fromkeys((Path.cwd(), _existing(config.workers.models_dir)))),
+        *(_disk(folder) for folder in dict.fromkeys((Path.cwd(), kept))),
         *([] if checkpoint is None else [_checkpoint(config, checkpoint)]),
     ]
 
@@ -41,18 +43,15 @@ def _programs() -> list[Finding]:
     supported = (3, 10) <= sys.version_info[:2] <= (3, 13)
     findings = [Finding(f"Python {sys.version.split()[0]}", supported, True, "take 3.10 to 3.13")]
     try:
-        findings.append(Finding(f"torch {version('torch')}, {_device()}", True, True))
+        number = version("torch")
+        import torch
+
+        on_gpu = torch.cuda.is_available()
+        device = f"on {torch.cuda.get_device_name()}" if on_gpu else f"on the CPU, {usable_cores()} cores"
+        findings.append(Finding(f"torch {number}, {device}", True, True))
     except PackageNotFoundError:
         findings.append(Finding("torch", False, True, "pip install torch"))
     return findings
-
-
-def _device() -> str:
-    import torch
-
-    if torch.cuda.is_available():
-        return f"on {torch.cuda.get_device_name()}"
-    return f"on the CPU, {usable_cores()} cores"
 
 
 def _sandbox(config: Config) -> list[Finding]:
@@ -88,12 +87,6 @@ def _disk(folder: Path) -> Finding:
         return Finding(f"disk: {folder}", False, True, "it cannot be written; choose another folder")
     remedy = f"the cache of generations alone may take {_CACHE_GB} GB; free some, or set workers.cache_dir"
     return Finding(f"disk: {free_gb:.0f} GB free at {folder}", free_gb > _CACHE_GB, False, remedy)
-
-
-def _existing(folder: Path) -> Path:
-    """The folder, or the nearest above it that there is."""
-    folder = folder.absolute()
-    return next(parent for parent in (folder, *folder.parents) if parent.exists())
 
 
 def _checkpoint(config: Config, checkpoint: str) -> Finding:

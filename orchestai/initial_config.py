@@ -139,7 +139,9 @@ def set_prices(models: Sequence[ServedModel], prices: Sequence[str]) -> list[Ser
 
 def write_config(models: Sequence[ServedModel]) -> str:
     """YAML with comments: a worker for each model, the tools of the first pool, and a cascade from cheap to strong."""
-    tools, cascade = _first_tools()
+    first = read(FIRST_POOL)["workers"]
+    tools = {name: worker for name, worker in first["pool"].items() if worker["kind"] == "tool"}
+    cascade = [name for name in first["cascade"] if name in tools]
     keyed = _keyed(models, tools)
     strength = {
         key: (model.unpriced, typical_price(model.prices or Prices(), 1), _size(model.name))
@@ -399,13 +401,6 @@ def _choose(text: str, listed: Mapping[Server, Sequence[ServedModel]]) -> Served
 def _alternatives(name: str, known: Sequence[str]) -> str:
     some = ", ".join(known[:5]) + ", ..." * (len(known) > 5)
     return did_you_mean(name, known) or (f"; there are {some}" if known else "")
-
-
-def _first_tools() -> tuple[dict[str, Any], list[str]]:
-    """The tools of the pool that there is without any configuration, and those of them in its cascade."""
-    workers = read(FIRST_POOL)["workers"]
-    tools = {name: worker for name, worker in workers["pool"].items() if worker["kind"] == "tool"}
-    return tools, [name for name in workers["cascade"] if name in tools]
 
 
 def _keyed(models: Sequence[ServedModel], taken: Iterable[str]) -> dict[str, ServedModel]:

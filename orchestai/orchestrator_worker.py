@@ -11,9 +11,9 @@ from orchestai.errors import InfrastructureError, UserError
 from orchestai.orchestrator import Orchestrator
 from orchestai.tasks.asked_task import AnswerKind
 from orchestai.workers.base import Answer, Request, Signature, Usage, Worker, WorkerCard, WorkerError, WorstCase
-from orchestai.workers.kinds.worker_kind import BuildContext
 from orchestai.workers.prompting.prompts import Chat
 from orchestai.workers.prompting.source import named
+from orchestai.workers.registry import BuildContext
 
 _ENTRY_POINT = "task_func"
 """What a program is called that answers an instruction."""

@@ -144,7 +144,8 @@ class RunProgress:
         spent_s = time.monotonic() - self._began
         number = self._parts.index(self._part) + 1 if self._part else 1
         left = _rough(self._estimate.seconds_left(spent_s))
-        return f"{said}; part {number} of {len(self._parts)}, {_clock(spent_s)} so far, about {left} left"
+        minutes, seconds = divmod(int(spent_s), 60)
+        return f"{said}; part {number} of {len(self._parts)}, {minutes}:{seconds:02} so far, about {left} left"
 
     def _log(self) -> None:
         wait_s = _FIRST_S
@@ -206,10 +207,6 @@ def open_progress(
         auto_refresh=console is None or console.is_interactive or console.is_jupyter,
         refresh_per_second=2,
     )
-
-
-def _clock(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
 def _rough(seconds: float) -> str:

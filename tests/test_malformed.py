@@ -23,7 +23,7 @@ from orchestai.config.agents import AgentModelConfig
 from orchestai.data.tables import read_outcome_table
 from orchestai.errors import InfrastructureError, UnbilledError, UserError
 from orchestai.lm import loading
-from orchestai.lm.model_keys import AGENTS
+from orchestai.lm.local_models import AGENTS
 from orchestai.rewards.scorers import refuse_unscorable
 from orchestai.rewards.unit_tests import code_reward_fn
 from orchestai.sandbox import Limits, Sandbox

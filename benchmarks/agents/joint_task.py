@@ -111,7 +111,7 @@ def configure(variant: Variant, seed: int, model: Path) -> AgentConfig:
     }
     return AgentConfig(
         agents={"policies": variant.policies, "credit": variant.credit},  # type: ignore[arg-type]
-        model={"name": str(model), "max_new_tokens": 1, "max_rows": 2048},  # type: ignore[arg-type]
+        model={"name": str(model), "max_new_tokens": 1},  # type: ignore[arg-type]
         training={"phase2_rl": phase2},  # type: ignore[arg-type]
         sandbox={"level": "process"},  # type: ignore[arg-type]
     )

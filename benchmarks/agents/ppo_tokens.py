@@ -113,7 +113,7 @@ def configure(changes: dict[str, Any], seed: int, model: Path, updates: int) -> 
         **changes,
     }
     return AgentConfig(
-        model={"name": str(model), "max_new_tokens": LENGTH, "max_rows": 2048},  # type: ignore[arg-type]
+        model={"name": str(model), "max_new_tokens": LENGTH},  # type: ignore[arg-type]
         training={"phase2_rl": phase2},  # type: ignore[arg-type]
         sandbox={"level": "process"},  # type: ignore[arg-type]
     )

@@ -147,7 +147,7 @@ def configure(rule: str, seed: int, model: Path, updates: int) -> AgentConfig:
     }
     return AgentConfig(
         agents={"credit": rule},  # type: ignore[arg-type]
-        model={"name": str(model), "max_new_tokens": 6, "max_rows": 2048},  # type: ignore[arg-type]
+        model={"name": str(model), "max_new_tokens": 6},  # type: ignore[arg-type]
         training={"phase2_rl": phase2},  # type: ignore[arg-type]
         sandbox={"level": "process"},  # type: ignore[arg-type]
     )

@@ -22,9 +22,8 @@ import torch
 
 from orchestai.config import VllmConfig
 from orchestai.lm import loading
-from orchestai.lm.backends.base import Backend, SampleSettings
+from orchestai.lm.backends.base import Backend, Folders, SampleSettings
 from orchestai.lm.backends.synced import LocalBackend
-from orchestai.lm.backends.transfer import Folders
 from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine
 from orchestai.lm.causal import CausalPolicy
 from orchestai.lm.weights import read_pretrained

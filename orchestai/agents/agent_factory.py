@@ -206,7 +206,7 @@ class AgentFactory:
         self._served = {
             name: ServedPolicy(
                 name,
-                Batcher(backend, lock=one_at_a_time, max_rows=config.model.max_rows),
+                Batcher(backend, lock=one_at_a_time),
                 policies.chat_renderers[name],
                 policies.learning[name].policy.context,
             )

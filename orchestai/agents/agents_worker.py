@@ -19,8 +19,8 @@ from orchestai.outcome import Unscorable
 from orchestai.planner.checkpoint_files import last_of
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, Usage, Worker, WorkerCard, WorkerError, WorstCase
-from orchestai.workers.kinds.worker_kind import BuildContext
 from orchestai.workers.prompting.prompts import Chat
+from orchestai.workers.registry import BuildContext
 
 _UNJUDGED = frozenset({"task", "scorer"})
 """Why an attempt has no reward where nobody knows the right answer."""
@@ -103,7 +103,7 @@ def build_agents(card: WorkerCard, config: WorkerConfig, context: BuildContext) 
         described, checkpoint = load(AgentConfig, path), None
     else:
         checkpoint = last_of(path)
-        described = AgentConfig.model_validate(read_metadata(checkpoint)["config"])
+        described = AgentConfig.of_saved(read_metadata(checkpoint)["config"])
     find(described.agents.workflow)
     worker = AgentsWorker(card, described, checkpoint, config.price_per_call_usd)
     context.resources.append(worker)

@@ -21,7 +21,7 @@ from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
 from orchestai.lm import loading
 from orchestai.lm.chat_rendering import IncrementalChatRenderer
-from orchestai.lm.model_keys import AGENTS, ModelKeys
+from orchestai.lm.local_models import AGENTS, ModelKeys
 from orchestai.lm.token_policy import TokenPolicy
 from orchestai.planner.checkpoint_files import without_suffix
 from orchestai.planner.language.tiny import tiny_llama

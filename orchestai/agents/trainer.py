@@ -68,7 +68,6 @@ async def open_backends(
                     name,
                     config.model.dtype,
                     config.adapters if policy.has_adapter else None,
-                    of=len(policies.learning),
                 ),
                 CanaryProbe(
                     torch.tensor(policies.chat_renderers[name].render([{"role": "user", "content": _CANARY}])),
@@ -77,7 +76,6 @@ async def open_backends(
                 processes,
                 section="model",
                 sync_dir=sync_dir,
-                place=config.execution,
             )
             stack.push_async_callback(opened[name].close)
         yield opened

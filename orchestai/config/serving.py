@@ -59,12 +59,10 @@ class ServingConfig(Section):
     are offered where the planner has an estimate of its workers."""
     deadline_s: float = Field(120.0, gt=0)
     """The deadline of requests whose contract sets none."""
-    queue: int = Field(256, ge=0)
-    """Runs that may wait while `execution.concurrency` are in work; more are told to come again."""
-    failures: int = Field(5, ge=1)
-    """After so many failures in a row a worker, or the planner, is not asked for ten seconds, and then once, to see."""
     max_body_bytes: int = Field(4 * 2**20, ge=1024)
     """Longest request."""
+    failures: int = Field(5, ge=1)
+    """After so many failures in a row a worker, or the planner, is not asked for ten seconds, and then once, to see."""
     database: str = "sqlite:///served/orchestai.db"
     """What servers share: keys, money, served runs, feedback. `sqlite:///PATH` for those of one machine, or
     `postgresql+psycopg://USER:PASSWORD@HOST/NAME`, in which `${oc.env:NAME}` may stand for the password."""

@@ -70,14 +70,18 @@ def understand(words: Sequence[str]) -> Asked:
     for word in words:
         key, value = split(word)
         if key in (*_FIXED, *_KEYS, *_SIZES):
-            given[key] = _allowed(key, value)
+            if value not in _FIXED.get(key, (value,)):
+                raise UserError(f"{key}: {value!r} is not one of {', '.join(_FIXED[key])}")
+            given[key] = value
         elif "." in key or key in SHORT:
             overrides += SHORT.replace([f"{key}={value}"])
         else:
             known = ", ".join((*_FIXED, *SHORT.keys, *_SIZES, *_KEYS))
             raise UserError(f"{word!r}: write a dotted key of the configuration, or one of {known}")
     name = given.get("run_cfg", "default")
-    path = here_or_shipped(PRESETS) / f"{_default() if name == 'default' else name}.yaml"
+    if name == "default":
+        name = "eight_gpus" if processes() > 1 else "one_gpu" if torch.cuda.is_available() else "cpu"
+    path = here_or_shipped(PRESETS) / f"{name}.yaml"
     return Asked(
         config=load_config(path, [*overrides, *_sizes(given, load_config(path, overrides))]),
         evaluate_only=Path(given["evaluate_only"]) if given.get("evaluate_only") else None,
@@ -85,19 +89,6 @@ def understand(words: Sequence[str]) -> Asked:
         output_dir=Path(given["output_dir"]) if given.get("output_dir") else None,
         resume=given.get("resume", "false").lower() == "true",
     )
-
-
-def _allowed(key: str, value: str) -> str:
-    if value not in _FIXED.get(key, (value,)):
-        raise UserError(f"{key}: {value!r} is not one of {', '.join(_FIXED[key])}")
-    return value
-
-
-def _default() -> str:
-    """The preset for what is here: several processes, a GPU, or neither."""
-    if processes() > 1:
-        return "eight_gpus"
-    return "one_gpu" if torch.cuda.is_available() else "cpu"
 
 
 def _sizes(given: dict[str, str], config: Config) -> list[str]:

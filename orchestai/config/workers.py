@@ -127,13 +127,8 @@ class WorkerConfig(Section):
     strategy: Literal["direct", "few_shot", "chat", "template"] = "direct"
     """How the model is asked: the function's head to complete, the same after worked examples, a chat, or what
     `template` says."""
-    examples: str | None = None
-    """few_shot: which set of worked examples (see orchestai/workers/prompting/prompts.py)."""
     template: FoundPath | None = None
     """template: a Jinja2 file over the fields of a request, in the working directory or beside this file."""
-    reads: Literal["step", "task"] = "step"
-    """direct, few_shot, chat: what a model is told of a step that is a function in a program: its words alone, or
-    also the task around them and what the function's arguments are."""
     writes: Literal["anything", "functions", "checked_functions"] = "anything"
     """model: whether it is asked for texts, too, and for functions that no example checks. A small one does better to
     decline them."""
@@ -170,8 +165,6 @@ class WorkerConfig(Section):
     def _complete(self) -> WorkerConfig:
         if (self.strategy == "template") != (self.template is not None):
             raise ValueError("`strategy: template` and `template: FILE` go together")
-        if self.reads == "task" and self.strategy == "template":
-            raise ValueError("`reads: task` is for the other strategies; a template names `context` where it wants it")
         if self.kind in _NAMESAKES and not getattr(self, self.kind):
             raise ValueError(f"a worker of kind {self.kind!r} needs `{self.kind}`")
         return self

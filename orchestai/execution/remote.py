@@ -8,12 +8,9 @@ from contextlib import AsyncExitStack, closing, contextmanager
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import TypeAlias
 
-from orchestai.cluster.actors import ActorKind, ActorPool
-from orchestai.cluster.environment import Facts, given_environment, settle
+from orchestai.cluster.actors import ActorPool, actors_for, given_environment, joined, settle
 from orchestai.cluster.host import process_name
-from orchestai.cluster.joining import actors_for, joined
 from orchestai.config import ExecutionConfig, PlaceConfig, SandboxConfig, WorkersConfig
 from orchestai.errors import InfrastructureError
 from orchestai.execution.result import JudgedExecution, SubtaskResult
@@ -47,15 +44,16 @@ class NodeSetup:
 
 
 @dataclass(frozen=True)
-class NodeFacts(Facts):
-    """What a node is, which must be the same on all of them but for its name."""
+class NodeFacts:
+    """What a node is, which must be the same on all of them but for its name, in words."""
 
+    name: str
     level: Level
     limits: Limits
     packages: Packages | None
 
     def difference(self, other: NodeFacts) -> str:
-        """See `Facts.difference`."""
+        """Why results there might differ from those of another node; empty where they will not."""
         if self.level != other.level:
             return (
                 f"{self.name} isolates programs by {self.level}, {other.name} by {other.level}: install bubblewrap on "
@@ -116,13 +114,10 @@ class Node:
             return self._sandbox
 
 
-Cluster: TypeAlias = ActorPool[NodeFacts]
-
-
 class RemoteJudge:
     """Judges programs on the nodes of a cluster (`orchestai.sandbox.local_judge.Judge`)."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ActorPool) -> None:
         self._cluster = cluster
         self.level = cluster.facts.level
         self.limits = cluster.facts.limits
@@ -146,7 +141,7 @@ class RemoteJudge:
 class RemoteExecutor(JudgingExecutor):
     """Executes and judges workflows on the nodes of a cluster; what `run` and `begin` start runs here."""
 
-    def __init__(self, pool: Workers, sandbox: Sandbox, config: ExecutionConfig, cluster: Cluster) -> None:
+    def __init__(self, pool: Workers, sandbox: Sandbox, config: ExecutionConfig, cluster: ActorPool) -> None:
         super().__init__(pool, sandbox, config)
         self._cluster = cluster
 
@@ -174,7 +169,7 @@ def open_remote(
     place: PlaceConfig,
     workers: WorkersConfig | None = None,
     rewards: Iterable[str] = (),
-) -> Iterator[tuple[Cluster, Sandbox]]:
+) -> Iterator[tuple[ActorPool, Sandbox]]:
     """A cluster, and the sandbox that it is.
 
     Args:
@@ -190,10 +185,10 @@ def open_remote(
     execution = place if isinstance(place, ExecutionConfig) else None
     setup = NodeSetup(sandbox, execution, workers, tuple(rewards), Path.cwd(), env)
     with joined(config):
-        seats = actors_for(config.num_workers, cpus, config.gpus_per_worker)
+        seats = actors_for(config.num_workers, cpus)
         in_flight = ceil((execution.concurrency if execution else 0) / seats) + cpus
         with (
-            closing(Cluster(ActorKind(Node, setup, cpus, config.gpus_per_worker), config, seats, in_flight)) as cluster,
+            closing(ActorPool(Node, setup, cpus=cpus, seats=seats, in_flight=in_flight)) as cluster,
             Sandbox(seats * cpus, judge=RemoteJudge(cluster)) as opened,
         ):
             yield cluster, opened

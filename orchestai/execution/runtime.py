@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from orchestai.cluster import refuse_absent_ray
 from orchestai.config import ExecutionConfig, PlaceConfig, SandboxConfig, WorkersConfig
 from orchestai.errors import UserError
 from orchestai.execution.reward import REWARD_FIGURES
 from orchestai.execution.running_workflow import JudgingExecutor
+from orchestai.extras import needed_for
 from orchestai.rewards.scorers import find_rewards
 from orchestai.sandbox import Sandbox
 from orchestai.workers.pool import WorkerPool
@@ -54,8 +54,8 @@ async def open_runtime(
     scorers = find_rewards(rewards, REWARD_FIGURES, "rewards.reward_weights")
     async with AsyncExitStack() as stack:
         if execution.backend == "ray":
-            refuse_absent_ray("execution.backend", "local")
-            from orchestai.execution.remote import RemoteExecutor, open_remote
+            with needed_for("execution.backend=ray"):
+                from orchestai.execution.remote import RemoteExecutor, open_remote
 
             if record is not None:
                 raise UserError(f"--record {record}: generations are recorded here alone; set execution.backend=local")
@@ -83,8 +83,8 @@ def open_sandbox(config: SandboxConfig, place: PlaceConfig) -> Iterator[Sandbox]
         with Sandbox.from_config(config) as opened:
             yield opened
         return
-    refuse_absent_ray("execution.backend", "local")
-    from orchestai.execution.remote import open_remote
+    with needed_for("execution.backend=ray"):
+        from orchestai.execution.remote import open_remote
 
     with open_remote(config, place) as (_, opened):
         yield opened

@@ -20,7 +20,7 @@ from orchestai.errors import UserError
 from orchestai.lm.backends.vllm_engine import engine_rank
 from orchestai.lm.backends.vllm_worker import EXTENSION
 from orchestai.lm.loading import find_source
-from orchestai.lm.model_keys import AGENTS, PLANNER, ModelKeys
+from orchestai.lm.local_models import AGENTS, PLANNER, ModelKeys
 
 PHASE1, PHASE2 = "phase1", "phase2"
 _HERE = ("localhost", "127.0.0.1", "::1")
@@ -72,8 +72,8 @@ def extras_of(config: Config | AgentConfig) -> dict[str, str]:
     """Packages that a training by reward needs beside OrchestAI's own, by the word that asks for each."""
     settings, section = _sampling(config)
     needs: dict[str, str] = {}
-    if settings is not None and settings.backend in ("vllm", "ray"):
-        needs[f"{section}.backend={settings.backend}"] = settings.backend
+    if settings is not None and settings.backend == "vllm":
+        needs[f"{section}.backend=vllm"] = "vllm"
     if config.execution.backend == "ray":
         needs["execution.backend=ray"] = "ray"
     return needs

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from orchestai.lm.backends.base import Generates, SampleSettings
-from orchestai.lm.sampling import Completion
-
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from orchestai.lm.backends.base import Generates, SampleSettings
+    from orchestai.lm.sampling import Completion
 
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
@@ -39,7 +39,7 @@ class BatchServer(Generic[RequestT, ResultT]):
         answer: answers a batch; calls the function at a request's position, in the event loop, with its result. An
             error is that of all requests that have no result yet.
         alike: what requests of one batch have in common.
-        max_rows: most requests in one batch.
+        max_rows: most requests in one batch; None is no limit.
         lock: held while a batch is taken and answered; models that exclude each other share it.
     """
 
@@ -48,7 +48,7 @@ class BatchServer(Generic[RequestT, ResultT]):
         answer: Callable[[Sequence[RequestT], Sequence[Callable[[ResultT], None]]], Awaitable[None]],
         *,
         alike: Callable[[RequestT], Hashable],
-        max_rows: int,
+        max_rows: int | None = None,
         lock: asyncio.Lock | None = None,
     ) -> None:
         self._answer = answer
@@ -116,13 +116,12 @@ class Batcher:
 
     Args:
         lock: held while a batch is sampled; policies that share weights share it.
-        max_rows: most turns in one batch.
     """
 
-    def __init__(self, backend: Generates, *, lock: asyncio.Lock, max_rows: int) -> None:
+    def __init__(self, backend: Generates, *, lock: asyncio.Lock) -> None:
         self._backend = backend
         self._server: BatchServer[_Sample, tuple[Completion, int]] = BatchServer(
-            self._generate, alike=lambda sample: sample.settings, max_rows=max_rows, lock=lock
+            self._generate, alike=lambda sample: sample.settings, lock=lock
         )
 
     async def sample(self, prompt: Tensor, seed: int, settings: SampleSettings) -> tuple[Completion, int]:

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from orchestai.errors import UserError
 from orchestai.lm import attention, sampling
 from orchestai.lm.attention import pack
-from orchestai.lm.model_keys import AGENTS, ModelKeys
+from orchestai.lm.local_models import AGENTS, ModelKeys
 from orchestai.lm.sampling import Completion
 from orchestai.lm.value_head import ValueHead
 

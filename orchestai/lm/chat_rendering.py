@@ -18,7 +18,7 @@ from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from orchestai.errors import UserError
-from orchestai.lm.model_keys import AGENTS
+from orchestai.lm.local_models import AGENTS
 from orchestai.tasks.dialogue import fold_messages
 from orchestai.types import Message, Speaker
 

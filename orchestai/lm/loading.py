@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -17,27 +17,20 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from orchestai.config import LoraConfig, ModelConfig
+from orchestai.config.backend import TrainedModelConfig
 from orchestai.errors import UserError
 from orchestai.extras import needed_for
 from orchestai.lm import weights
-from orchestai.lm.model_keys import ModelKeys
+from orchestai.lm.local_models import ModelKeys
 
 ADAPTER, REFERENCE = "default", "reference"
 _ADAPTER_FILE = "adapter_model.safetensors"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-class Format(Protocol):
-    """How a model is to be loaded."""
-
-    @property
-    def dtype(self) -> str: ...
-
-    @property
-    def load_in_4bit(self) -> bool: ...
-
-
-def read_model(path: str, settings: Format, keys: ModelKeys) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def read_model(
+    path: str, settings: TrainedModelConfig, keys: ModelKeys
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Model and tokenizer from a folder, or a name on the hub.
 
     Args:
@@ -91,7 +84,6 @@ def add_adapter(model: PreTrainedModel, lora: LoraConfig) -> None:
     config = peft.LoraConfig(
         r=lora.rank,
         lora_alpha=lora.alpha,  # type: ignore[arg-type]
-        lora_dropout=lora.dropout,
         target_modules=targets,
         task_type="CAUSAL_LM",
     )
@@ -115,17 +107,9 @@ def load_adapter(model: PreTrainedModel, lora: LoraConfig, folder: Path) -> None
     Raises:
         UserError: it cannot be read, or does not fit the model.
     """
-    add_adapter(model, lora)
-    read_adapter(model, folder)
-
-
-def read_adapter(model: PreTrainedModel, folder: Path) -> None:
-    """Give the adapter of the model the weights that `save_pretrained` wrote.
-
-    Raises:
-        UserError: they cannot be read, or do not fit the model.
-    """
     from peft import set_peft_model_state_dict
+
+    add_adapter(model, lora)
 
     try:
         saved = load_file(folder / _ADAPTER_FILE)

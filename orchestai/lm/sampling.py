@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import torch
-from torch import nn
 
 from orchestai.lm.attention import Packing, pack, read
 
@@ -93,60 +90,6 @@ def inverse_sample(cumulated: Tensor, randoms: Tensor) -> Tensor:
     return drawn.clamp(max=cumulated.shape[-1] - 1)
 
 
-_CACHED = 2**25
-"""Bytes of weights that may well stay in a CPU cache, so that their layout is not worth a copy."""
-
-
-@contextmanager
-def blocked_weights(model: nn.Module) -> Iterator[None]:
-    """Let the linear layers of `model` multiply by copies of their weights in blocks, while the block lasts.
-
-    Only on x86 processors, in float32, or bfloat16 where the processor has instructions for it (AVX-512 or
-    AVX-NE-CONVERT); elsewhere, and for small models, nothing changes. Meanwhile the layers give no gradient, and their
-    weights must not change. Products differ by rounding alone. The copies take as much memory as the weights.
-    """
-    layers = [module for module in model.modules() if isinstance(module, nn.Linear) and _suits(module)]
-    if sum(layer.weight.nbytes for layer in layers) <= _CACHED:
-        layers = []
-    for layer in layers:
-        vars(layer)["forward"] = _product(layer)
-    try:
-        yield
-    finally:
-        for layer in layers:
-            del vars(layer)["forward"]
-
-
-def _suits(layer: nn.Linear) -> bool:
-    """Whether it computes what every linear layer does, and oneDNN has blocks for its weights here."""
-    return (
-        type(layer) is nn.Linear
-        and "forward" not in vars(layer)
-        and layer.weight.device.type == "cpu"
-        and platform.machine().lower() in ("x86_64", "amd64")
-        and torch.backends.mkldnn.is_available()
-        and has_blocks(layer.weight.dtype)
-        and not torch.is_autocast_enabled("cpu")
-    )
-
-
-def has_blocks(dtype: torch.dtype) -> bool:
-    """Whether oneDNN has blocks for weights of this dtype on this processor."""
-    if dtype == torch.bfloat16:
-        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    return dtype == torch.float32
-
-
-def _product(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
-    multiply: Any = torch.ops.mkldnn._linear_pointwise.default
-    blocks, bias = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach()), layer.bias
-
-    def forward(states: Tensor) -> Tensor:
-        return multiply(states, blocks, bias, "none", [], "")
-
-    return forward
-
-
 _FIRST_CAPACITY = 32
 
 
@@ -170,7 +113,7 @@ class Prefill:
 class Memory:
     """Attends from one new token per row to the row's prompt and to all that the row wrote.
 
-    Prompts are padded to the longest. Call `advance` before each forward pass.
+    Prompts are padded to the longest.
 
     Attributes:
         lengths: (prompts,) int64; of the prompts.
@@ -179,7 +122,8 @@ class Memory:
         longest: tokens of the longest row.
     """
 
-    def __init__(self, prefill: Prefill, lengths: Tensor, prompt_of: Tensor) -> None:
+    def __init__(self, model: PreTrainedModel, prefill: Prefill, lengths: Tensor, prompt_of: Tensor) -> None:
+        self._model = model
         self.lengths = lengths
         self.prompt_of = prompt_of
         self.written = 0
@@ -196,12 +140,16 @@ class Memory:
     def longest(self) -> int:
         return int(self.lengths.max()) + self.written
 
-    def advance(self) -> None:
+    def step(self, tokens: Tensor) -> Tensor:
+        """Read a token per row; see `Cache.step`."""
+        positions = self.lengths[self.prompt_of] + self.written
         self.written += 1
         if self.written > self._capacity:
             self._capacity = max(2 * self._capacity, _FIRST_CAPACITY)
             for layer, (keys, values) in self._own.items():
                 self._own[layer] = self._grown(keys), self._grown(values)
+        head: Any = self._model.get_output_embeddings()
+        return head(read(self._model, tokens, positions, self)).float()
 
     def keep(self, rows: Tensor) -> None:
         """Let the other rows leave, and prompts without rows; `rows` are indices in ascending order."""
@@ -315,7 +263,7 @@ def sample(
     prompt_of = torch.tensor(packing.group_of, device=model.device)
     logits = head(hidden[packing.ends])[prompt_of].float()
     del hidden
-    memory = Memory(prefill, packing.positions[packing.ends] + 1, prompt_of)
+    memory = Memory(model, prefill, packing.positions[packing.ends] + 1, prompt_of)
     rows = [ActiveRow.seeded(i, limit, seed) for i, (seed, limit) in enumerate(zip(seeds, limits, strict=True))]
     logp: list[list[float]] = [[] for _ in rows]
 
@@ -332,29 +280,10 @@ def sample(
             if row.written[-1] not in end_ids and len(row.written) < row.limit
         ]
 
-    with blocked_weights(model):
-        decode(_PackedCache(model, memory), logits, rows, pick, remaining)
+    decode(memory, logits, rows, pick, remaining)
     return [
         Completion(torch.tensor(row.written), torch.tensor(logp[row.index]), row.written[-1] in end_ids) for row in rows
     ]
-
-
-class _PackedCache:
-    """The memory of a model whose prompts were packed (see `decoding.Cache`)."""
-
-    def __init__(self, model: PreTrainedModel, memory: Memory) -> None:
-        self._model = model
-        self._memory = memory
-
-    def keep(self, rows: Tensor) -> None:
-        self._memory.keep(rows)
-
-    def step(self, tokens: Tensor) -> Tensor:
-        memory = self._memory
-        positions = memory.lengths[memory.prompt_of] + memory.written
-        memory.advance()
-        head: Any = self._model.get_output_embeddings()
-        return head(read(self._model, tokens, positions, memory)).float()
 
 
 def _draw(logits: Tensor, rows: Sequence[ActiveRow], temperature: float) -> tuple[Tensor, Tensor]:

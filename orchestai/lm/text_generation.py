@@ -117,79 +117,6 @@ class PaddedCache:
         return forward(self._model, tokens[:, None], self._mask, self._cache, self._mask[:, None, None, :].bool())
 
 
-class PromptReader:
-    """Reads prompts: what all of a batch begin with (worked examples) is read once, and kept for later batches.
-
-    Args:
-        kept: most beginnings that are kept; the oldest goes first.
-        store: where other processes find those that were prepared.
-    """
-
-    def __init__(self, model: PreTrainedModel, kept: int, store: PrefixStore | None = None) -> None:
-        self._model = model
-        self._kept = kept
-        self._store = store
-        self._prefixes: OrderedDict[tuple[int, ...], KeyValues] = OrderedDict()
-
-    def read(self, prompts: Sequence[tuple[int, ...]]) -> tuple[PaddedCache, Tensor]:
-        """The prompts' cache, and the logits (prompts, vocabulary) of what follows; equal prompts are read once."""
-        distinct = list(dict.fromkeys(prompts))
-        shared = min(common_start(distinct), min(map(len, distinct)) - 1)
-        states = DynamicCache()
-        for layer, (keys, values) in enumerate(self._prefix(distinct[0][:shared])):
-            states.update(keys.expand(len(distinct), -1, -1, -1), values.expand(len(distinct), -1, -1, -1), layer)
-        rests = [prompt[shared:] for prompt in distinct]
-        width = max(map(len, rests))
-        device = self._model.device
-        ids = torch.tensor([[0] * (width - len(rest)) + list(rest) for rest in rests], device=device)
-        mask = torch.tensor(
-            [[1] * shared + [0] * (width - len(rest)) + [1] * len(rest) for rest in rests], device=device
-        )
-        logits = forward(self._model, ids, mask, states, mask)
-        cache = PaddedCache(self._model, states, mask)
-        if len(distinct) < len(prompts):
-            rows = torch.tensor([distinct.index(prompt) for prompt in prompts], device=device)
-            cache.keep(rows)
-            logits = logits[rows]
-        return cache, logits
-
-    def prepare(self, beginning: tuple[int, ...]) -> None:
-        """Read what prompts to come begin with, or find it in the store."""
-        if self._store is None or not self._store.suits(beginning):
-            return
-        if any(kept[: len(beginning)] == beginning for kept in self._prefixes):
-            return
-        known = self._store.load(beginning)
-        if known is not None:
-            self._keep(beginning, known)
-        else:
-            self._store.save(beginning, self._prefix(beginning))
-
-    def forget(self) -> None:
-        """Drop the kept beginnings (to free memory)."""
-        self._prefixes.clear()
-
-    def _prefix(self, ids: tuple[int, ...]) -> KeyValues:
-        """Keys and values of `ids`, computed from where the likest of the kept beginnings ends."""
-        if not ids or ids in self._prefixes:
-            return self._prefixes.get(ids, [])
-        likest = max(self._prefixes, key=lambda kept: common_start((kept, ids)), default=())
-        known = min(common_start((likest, ids)), len(ids) - 1)
-        states = DynamicCache()
-        for layer, (keys, values) in enumerate(self._prefixes[likest] if known else []):
-            states.update(keys[:, :, :known], values[:, :, :known], layer)
-        mask = torch.ones(1, len(ids), dtype=torch.long, device=self._model.device)
-        forward(self._model, torch.tensor([ids[known:]], device=mask.device), mask, states, mask)
-        layers: Any = states.layers
-        return self._keep(ids, [(layer.keys, layer.values) for layer in layers])
-
-    def _keep(self, ids: tuple[int, ...], states: KeyValues) -> KeyValues:
-        self._prefixes[ids] = states
-        if len(self._prefixes) > self._kept:
-            self._prefixes.popitem(last=False)
-        return states
-
-
 def forward(model: PreTrainedModel, ids: Tensor, mask: Tensor, cache: DynamicCache, attention: Tensor) -> Tensor:
     """Logits (batch, vocabulary) after the last of `ids` (batch, new); `mask` (batch, all tokens) is 0 at pads."""
     positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.shape[1] :]
@@ -246,8 +173,10 @@ class Reply:
 class Decoder:
     """Owns a model. Not thread-safe: one batch at a time.
 
+    What all prompts of a batch begin with (worked examples) is read once, and kept for later batches.
+
     Args:
-        kept_prefixes: most beginnings of prompts (worked examples) that are kept for later batches.
+        kept_prefixes: most beginnings of prompts that are kept; the oldest goes first.
         store: where later processes find them; None keeps them in memory alone.
     """
 
@@ -258,8 +187,11 @@ class Decoder:
         kept_prefixes: int = 8,
         store: PrefixStore | None = None,
     ) -> None:
+        self._model = model
         self._tokenizer = tokenizer
-        self._reader = PromptReader(model, kept_prefixes, store)
+        self._kept = kept_prefixes
+        self._store = store
+        self._prefixes: OrderedDict[tuple[int, ...], KeyValues] = OrderedDict()
         self._end_ids = end_ids(model, tokenizer)
 
     @torch.inference_mode()
@@ -289,14 +221,68 @@ class Decoder:
             return self._report(active, rows, began, finished)
 
         for beginning in {row.prompt[: row.beginning] for row in rows}:
-            self._reader.prepare(beginning)
-        cache, logits = self._reader.read([row.prompt for row in rows])
+            self._prepare(beginning)
+        cache, logits = self._read([row.prompt for row in rows])
         active = [ActiveRow.seeded(i, row.max_new_tokens, row.seed) for i, row in enumerate(rows)]
         decode(cache, logits, active, pick, remaining)
 
     def forget(self) -> None:
         """Drop the kept beginnings (to free memory)."""
-        self._reader.forget()
+        self._prefixes.clear()
+
+    def _read(self, prompts: Sequence[tuple[int, ...]]) -> tuple[PaddedCache, Tensor]:
+        """The prompts' cache, and the logits (prompts, vocabulary) of what follows; equal prompts are read once."""
+        distinct = list(dict.fromkeys(prompts))
+        shared = min(common_start(distinct), min(map(len, distinct)) - 1)
+        states = DynamicCache()
+        for layer, (keys, values) in enumerate(self._prefix(distinct[0][:shared])):
+            states.update(keys.expand(len(distinct), -1, -1, -1), values.expand(len(distinct), -1, -1, -1), layer)
+        rests = [prompt[shared:] for prompt in distinct]
+        width = max(map(len, rests))
+        device = self._model.device
+        ids = torch.tensor([[0] * (width - len(rest)) + list(rest) for rest in rests], device=device)
+        mask = torch.tensor(
+            [[1] * shared + [0] * (width - len(rest)) + [1] * len(rest) for rest in rests], device=device
+        )
+        logits = forward(self._model, ids, mask, states, mask)
+        cache = PaddedCache(self._model, states, mask)
+        if len(distinct) < len(prompts):
+            rows = torch.tensor([distinct.index(prompt) for prompt in prompts], device=device)
+            cache.keep(rows)
+            logits = logits[rows]
+        return cache, logits
+
+    def _prepare(self, beginning: tuple[int, ...]) -> None:
+        """Read what prompts to come begin with, or find it in the store."""
+        if self._store is None or not self._store.suits(beginning):
+            return
+        if any(kept[: len(beginning)] == beginning for kept in self._prefixes):
+            return
+        known = self._store.load(beginning)
+        if known is not None:
+            self._keep(beginning, known)
+        else:
+            self._store.save(beginning, self._prefix(beginning))
+
+    def _prefix(self, ids: tuple[int, ...]) -> KeyValues:
+        """Keys and values of `ids`, computed from where the likest of the kept beginnings ends."""
+        if not ids or ids in self._prefixes:
+            return self._prefixes.get(ids, [])
+        likest = max(self._prefixes, key=lambda kept: common_start((kept, ids)), default=())
+        known = min(common_start((likest, ids)), len(ids) - 1)
+        states = DynamicCache()
+        for layer, (keys, values) in enumerate(self._prefixes[likest] if known else []):
+            states.update(keys[:, :, :known], values[:, :, :known], layer)
+        mask = torch.ones(1, len(ids), dtype=torch.long, device=self._model.device)
+        forward(self._model, torch.tensor([ids[known:]], device=mask.device), mask, states, mask)
+        layers: Any = states.layers
+        return self._keep(ids, [(layer.keys, layer.values) for layer in layers])
+
+    def _keep(self, ids: tuple[int, ...], states: KeyValues) -> KeyValues:
+        self._prefixes[ids] = states
+        if len(self._prefixes) > self._kept:
+            self._prefixes.popitem(last=False)
+        return states
 
     def _report(
         self, active: Sequence[ActiveRow], rows: Sequence[Row], began: float, finished: Callable[[int, Reply], None]

@@ -14,7 +14,7 @@ from orchestai.errors import UserError
 from orchestai.lm import loading
 from orchestai.lm.attention import without_dropout
 from orchestai.lm.causal import CausalPolicy
-from orchestai.lm.model_keys import AGENTS, ModelKeys
+from orchestai.lm.local_models import AGENTS, ModelKeys
 from orchestai.tasks.task import Task
 from orchestai.types import AnyDecisions, DecisionKind, Scores, TokenDecisions
 

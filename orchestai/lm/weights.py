@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import transformers
 from torch.overrides import TorchFunctionMode
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, modeling_utils
 
-from orchestai.config import CACHE_DIR, ModelConfig
+from orchestai.config import ModelConfig
 from orchestai.errors import UserError
 from orchestai.lm import local_models
 from orchestai.lm.local_models import SMOLLM2, SMOLLM2_FILE, SMOLLM2_PACKAGE, package_folder
@@ -120,21 +120,9 @@ def read_pretrained(path: str, key: str, **options: Any) -> tuple[PreTrainedMode
     Raises:
         UserError: they cannot be loaded.
     """
-    with _named(path, key):
+    try:
         tokenizer = AutoTokenizer.from_pretrained(path)
         return AutoModelForCausalLM.from_pretrained(path, **options), tokenizer
-
-
-def read_without_tokenizer(path: str, key: str, **options: Any) -> PreTrainedModel:
-    """As `read_pretrained`, of what needs no tokenizer."""
-    with _named(path, key):
-        return AutoModelForCausalLM.from_pretrained(path, **options)
-
-
-@contextmanager
-def _named(path: str, key: str) -> Iterator[None]:
-    try:
-        yield
     except (OSError, ValueError) as error:
         raise UserError(f"{key}: cannot load the model {path!r}: {str(error).splitlines()[0]}") from error
 
@@ -149,20 +137,6 @@ def source(name: str, cache_dir: Path, key: str) -> str:
         UserError: the packaged model is not installed or cannot be converted, or as `hub.locate` says.
     """
     return str(_converted_smollm2(cache_dir)) if name == SMOLLM2 else local_models.locate(name, key)
-
-
-def source_elsewhere(found: str, key: str) -> str:
-    """What `source` found on another machine, for this one, which may have to convert the packaged model itself.
-
-    Args:
-        key: as in `source`.
-
-    Raises:
-        UserError: as `source` does.
-    """
-    path = Path(found)
-    converted = path.parts[-2:] == _converted_folder(Path()).parts and not path.is_dir()
-    return source(SMOLLM2 if converted else found, CACHE_DIR, key)
 
 
 def choose_device(name: str, key: str) -> torch.device:
@@ -190,14 +164,10 @@ def _cpu_multiplies_bfloat16() -> bool:
     return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
-def _converted_folder(cache_dir: Path) -> Path:
-    return cache_dir / "models" / f"{SMOLLM2}-{version(SMOLLM2_PACKAGE)}"
-
-
 def _converted_smollm2(cache_dir: Path) -> Path:
     """Folder of the packaged model as safetensors; converted on first use (the package's GGUF loads slowly)."""
     package = package_folder()
-    target = _converted_folder(cache_dir)
+    target = cache_dir / "models" / f"{SMOLLM2}-{version(SMOLLM2_PACKAGE)}"
     if target.is_dir():
         return target
     try:

@@ -236,7 +236,8 @@ def open_checkpoint(
         return planner
     try:
         config, cards = checkpoint["config"], [WorkerCard(**card) for card in checkpoint["cards"]]
-        rewards, weights = RewardsConfig(**config["rewards"]), Phase2Config(**config["training"]["phase2_rl"])
+        rewards = RewardsConfig.of_saved(config["rewards"])
+        weights = Phase2Config.of_saved(config["training"]["phase2_rl"])
         longest = 1 + saved_config(checkpoint["planner"]).max_fallbacks
     except (KeyError, TypeError, ValueError) as error:
         raise other_version(Path(located), error) from None

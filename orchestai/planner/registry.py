@@ -29,8 +29,7 @@ from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard, WorkerError
 from orchestai.workers.generation import Generator, Prompt, SamplingParams
 from orchestai.workers.pool import WorkerPool, worker_cards
-from orchestai.workers.prices import Prices, planner_prices
-from orchestai.workers.token_count import most_tokens
+from orchestai.workers.prices import Prices, most_tokens, planner_prices
 from orchestai.workflow import WorkflowError
 
 _PREFILL = '{"subtasks": ['

@@ -24,8 +24,7 @@ from orchestai.planner.registry import FewShotPlanner, planner_for
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Request, WorkerError
 from orchestai.workers.pool import WorkerPool
-from orchestai.workers.tools.registry import steps_for_tools
-from orchestai.workers.tools.worker import Tool
+from orchestai.workers.tools.registry import Tool, steps_for_tools
 from orchestai.workflow import Subtask, Workflow
 
 if TYPE_CHECKING:

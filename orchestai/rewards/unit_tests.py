@@ -13,8 +13,8 @@ from orchestai.errors import InfrastructureError
 from orchestai.outcome import Outcome
 from orchestai.sandbox import Isolation, Program, Report, Sandbox
 from orchestai.sandbox.program import OPEN_REFUSED
-from orchestai.tasks.source_code import modules
 from orchestai.tasks.task import Task
+from orchestai.text.syntax import modules
 
 _decided: WeakKeyDictionary[Sandbox, dict[tuple[str, str, str], Isolation | Report]] = WeakKeyDictionary()
 """How tasks are judged, or how their reference program fails, by tests, entry point and reference."""

@@ -12,15 +12,16 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
-from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from filelock import lock_descriptor
+
 from orchestai.config.section import Section
 from orchestai.errors import UserError
-from orchestai.storage.folder_lock import LocksUnsupportedError, lock, open_shared
 
 _REPORTED_PACKAGES = ("orchestai", "torch", "transformers", "peft", "accelerate", "numpy", "pydantic")
+_PAUSE_S = 0.002
 
 
 @contextmanager
@@ -160,30 +161,26 @@ def append(path: Path | str, lines: bytes, *, flush: bool = True) -> None:
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open_shared(path) as file:
-            with suppress(LocksUnsupportedError):  # lines of one process are whole without them
-                lock(file, wait=True)
-            _append(file, lines, flush)
+        with open(path, "a+b", buffering=0) as file:
+            with suppress(OSError):  # lines of one process are whole without locks
+                lock_descriptor(file.fileno(), poll_interval=_PAUSE_S)
+            size = file.seek(0, os.SEEK_END)
+            if size:
+                file.seek(size - 1)
+                if file.read(1) != b"\n":
+                    lines = b"\n" + lines
+            try:
+                written = file.write(lines)
+                if written < len(lines):
+                    raise OSError(f"only {written} of {len(lines)} bytes fitted")
+                if flush:
+                    os.fsync(file.fileno())
+            except OSError:
+                file.truncate(size)
+                raise
     except OSError as error:
         reason = error.strerror or error
         raise UserError(f"{path}: cannot write: {reason}; free space or choose another folder") from error
-
-
-def _append(file: FileIO, lines: bytes, flush: bool) -> None:
-    size = file.seek(0, os.SEEK_END)
-    if size:
-        file.seek(size - 1)
-        if file.read(1) != b"\n":
-            lines = b"\n" + lines
-    try:
-        written = file.write(lines)
-        if written < len(lines):
-            raise OSError(f"only {written} of {len(lines)} bytes fitted")
-        if flush:
-            os.fsync(file.fileno())
-    except OSError:
-        file.truncate(size)
-        raise
 
 
 def read_lines(path: Path) -> tuple[list[tuple[str, Any]], list[str]]:

@@ -13,11 +13,10 @@ from orchestai.config.running import TaskField
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
 from orchestai.tasks.code.assertions import as_test_case
-from orchestai.tasks.records import Record, has_tests, to_tasks
-from orchestai.tasks.source_code import parse
+from orchestai.tasks.records import Record, has_tests, read_table, to_tasks
 from orchestai.tasks.suite import Suite
-from orchestai.tasks.table_files import read_table
 from orchestai.tasks.task import Task
+from orchestai.text.syntax import parse
 
 
 def load(path: str | None = None, columns: Mapping[TaskField, str] | None = None) -> Suite:

@@ -55,8 +55,6 @@ class Request:
         role: the planner's role instruction, for workers that take one.
         task: the whole task in words, of which the subtask is a part; only where texts are handed on.
         inputs: outputs of the parents by id; only where texts are handed on.
-        context: the whole task with the subtask's words marked, and what its arguments are, for workers that read more
-            than the subtask; only for a function that is a part of a program.
         sample: index of this repetition; the same request with another index may be answered otherwise.
         head: program head to complete instead of a generated one (HumanEval's signature and docstring, BigCodeBench's
             imports and signature).
@@ -71,7 +69,6 @@ class Request:
     role: str = ""
     task: str = ""
     inputs: Mapping[str, str] = field(default_factory=dict)
-    context: str = ""
     sample: int = 0
     head: str = ""
     answer_format: str = ""

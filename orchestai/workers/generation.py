@@ -7,13 +7,11 @@ import hashlib
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import asdict, dataclass
-from functools import lru_cache
-from importlib import import_module
+from functools import lru_cache, partial
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import diskcache
 from pydantic import ValidationError
@@ -21,6 +19,9 @@ from pydantic import ValidationError
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.tasks.dialogue import ToolUse
 from orchestai.workers.base import TextCompletion
+
+if TYPE_CHECKING:
+    from orchestai.workers.recording import RecordingFile
 
 _CACHE_BYTES = 4 * 2**30
 
@@ -101,89 +102,33 @@ def seed(identity: str, prompt: Prompt, params: SamplingParams, sample: int) -> 
     return int(generation_key(identity, prompt, params, sample), 16) >> 65
 
 
-class Unavailable:
-    """Stands where no model may run: everything that was not recorded or cached is missing."""
+class Cached:
+    """Looks a generation up in recordings and on disk before it asks a model; equal requests in flight are asked once.
 
-    tries = 1
-
-    def __init__(self, identity: str) -> None:
-        self.identity = identity
-
-    async def generate(
-        self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None = None
-    ) -> TextCompletion:
-        raise InfrastructureError(
-            "recording_missing",
-            f"no recording of {self.identity}, sample {sample}, for the prompt ending in {prompt.text[-80:]!r}; "
-            "add a recording to workers.recordings, or set workers.on_miss=live",
-        )
-
-    async def check(self) -> None:
-        return None
-
-    async def close(self) -> None:
-        return None
-
-
-class Deferred:
-    """A model whose libraries are imported, in a thread of their own, when it is first asked: torch takes seconds.
+    A request that nobody waits for any more is cancelled. Several processes may share the folder.
 
     Args:
-        home: the module that imports them.
-        make: gives the model, with this module.
-        check: raises `UserError` if the model is not there.
+        folder: None keeps only the sharing of requests in flight.
+        recorded: generations by key.
+        file: gets every generation that is given.
+        may_run: whether the model may be asked; else what is not found is missing.
     """
 
-    tries = 1
-
-    def __init__(self, identity: str, home: str, make: Callable[[ModuleType], Generator], check: Callable[[], None]):
-        self.identity = identity
-        self._home = home
-        self._make = make
-        self._check = check
-        self._making = asyncio.Lock()
-        self._model: Generator | None = None
-
-    async def generate(
-        self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None = None
-    ) -> TextCompletion:
-        async with self._making:
-            if self._model is None:
-                self._model = self._make(await asyncio.to_thread(import_module, self._home))
-        return await self._model.generate(prompt, params, sample, hear)
-
-    async def check(self) -> None:
-        self._check()
-
-    async def close(self) -> None:
-        if self._model is not None:
-            await self._model.close()
-
-
-class Layer:
-    """Stands before a model, `inner`, which is checked and closed with it."""
-
-    def __init__(self, inner: Generator) -> None:
-        self.identity, self.tries = inner.identity, inner.tries
+    def __init__(
+        self,
+        inner: Generator,
+        folder: Path | None,
+        recorded: Mapping[str, TextCompletion] | None = None,
+        file: RecordingFile | None = None,
+        *,
+        may_run: bool = True,
+    ) -> None:
+        self.identity, self.tries = inner.identity, inner.tries if may_run else 1
         self._inner = inner
-
-    async def check(self) -> None:
-        await self._inner.check()
-
-    async def close(self) -> None:
-        await self._inner.close()
-
-
-class Cached(Layer):
-    """Looks a generation up on disk before it asks `inner`; equal requests in flight are asked once.
-
-    A request that nobody waits for any more is cancelled. Several processes may share the folder. `folder` None keeps
-    only the sharing of requests in flight.
-    """
-
-    def __init__(self, inner: Generator, folder: Path | None) -> None:
-        super().__init__(inner)
         self._folder = folder
+        self._recorded = recorded or {}
+        self._file = file
+        self._may_run = may_run
         self._in_flight: dict[str, asyncio.Task[TextCompletion]] = {}
         self._waiting: Counter[str] = Counter()
         try:
@@ -195,12 +140,23 @@ class Cached(Layer):
         self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None = None
     ) -> TextCompletion:
         key = generation_key(self.identity, prompt, params, sample)
-        if (stored := self._get(key)) is not None:
-            return stored
+        completion = self._recorded.get(key) or self._get(key)
+        if completion is None and not self._may_run:
+            raise InfrastructureError(
+                "recording_missing",
+                f"no recording of {self.identity}, sample {sample}, for the prompt ending in {prompt.text[-80:]!r}; "
+                "add a recording to workers.recordings, or set workers.on_miss=live",
+            )
+        completion = completion or await self._shared(key, partial(self._ask, key, prompt, params, sample, hear))
+        if self._file is not None:
+            self._file.add(key, prompt, sample, completion)
+        return completion
+
+    async def _shared(self, key: str, ask: Callable[[], Coroutine[Any, Any, TextCompletion]]) -> TextCompletion:
+        """What one request gives to all who wait for it."""
         task = self._in_flight.get(key)
         if task is None:
-            task = asyncio.ensure_future(self._ask(key, prompt, params, sample, hear))
-            self._in_flight[key] = task
+            task = self._in_flight[key] = asyncio.ensure_future(ask())
             task.add_done_callback(lambda done: self._landed(key, done))
         self._waiting[key] += 1
         try:
@@ -212,12 +168,16 @@ class Cached(Layer):
                 self._leave(key, task)
                 task.cancel()
 
+    async def check(self) -> None:
+        if self._may_run:
+            await self._inner.check()
+
     async def close(self) -> None:
         pending = list(self._in_flight.values())
         for task in pending:
             task.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
-        await super().close()
+        await self._inner.close()
         if self._cache is not None:
             self._cache.close()
 
@@ -252,12 +212,9 @@ class Cached(Layer):
         if stored is None:
             return None
         try:
-            completion = TextCompletion.model_validate_json(stored)
+            return TextCompletion.model_validate_json(stored).model_copy(update={"source": "cache"})
         except ValidationError:
             return None  # damaged; what is asked anew takes its place
-        if not completion.prompt_tokens:
-            return None  # kept by a version that took answers without usage for free, and errors for answers
-        return completion.model_copy(update={"source": "cache"})
 
     def _unusable(self, error: Exception) -> UserError:
         return UserError(

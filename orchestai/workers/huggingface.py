@@ -8,19 +8,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from orchestai.config import ModelConfig
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.lm import local_models, weights
+from orchestai.lm import local_models
 from orchestai.lm.batcher import BatchServer
-from orchestai.lm.chat_rendering import prompt_ids
-from orchestai.lm.loading import quietly
-from orchestai.lm.text_generation import Decoder, PrefixStore, Reply, Row, common_start
 from orchestai.workers.base import TextCompletion, WorkerError
 from orchestai.workers.generation import Hear, Prompt, SamplingParams, seed
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from orchestai.lm.text_generation import Decoder, Reply, Row
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,10 @@ class _Loaded:
 
 
 class HuggingFaceGenerator:
-    """A model in a thread of its own, loaded on first use. Requests that share worked examples share batches."""
+    """A model in a thread of its own. Requests that share worked examples share batches.
+
+    It is loaded on first use, and so are the libraries that it needs: torch takes seconds.
+    """
 
     tries = 1
 
@@ -84,8 +87,11 @@ class HuggingFaceGenerator:
 
     def _decode(self, batch: Sequence[_Asked], finished: Callable[[int, TextCompletion], object]) -> None:
         """Runs in the model's thread; hands over every completion as soon as it is there."""
+        from orchestai.lm import loading, weights
+        from orchestai.lm.text_generation import Decoder, PrefixStore
+
         if self._loaded is None:
-            with quietly():
+            with loading.quietly():
                 model, tokenizer = weights.load(self._config, self._cache_dir, self._key)
             store = PrefixStore(self._cache_dir / "prefixes", model)
             decoder = Decoder(model, tokenizer, store=store)
@@ -108,6 +114,8 @@ class HuggingFaceGenerator:
         _decode_halving(loaded.decoder, rows, complete, self._closed.is_set)
 
     def _row(self, tokenizer: PreTrainedTokenizerBase, asked: _Asked, beginning: tuple[int, ...]) -> Row:
+        from orchestai.lm.text_generation import Row, common_start
+
         prompt = self._ids(tokenizer, asked.prompt.messages, asked.prompt.prefill)
         return Row(
             prompt=prompt,
@@ -121,6 +129,8 @@ class HuggingFaceGenerator:
     def _ids(
         self, tokenizer: PreTrainedTokenizerBase, messages: Sequence[tuple[str, str]], prefill: str = ""
     ) -> tuple[int, ...]:
+        from orchestai.lm.chat_rendering import prompt_ids
+
         thinking = self._config.thinking
         try:
             return tuple(prompt_ids(tokenizer, messages, prefill, key=f"{self._key}.name", enable_thinking=thinking))
@@ -135,6 +145,8 @@ def _decode_halving(
     cancelled: Callable[[], bool],
 ) -> None:
     """Decode; where memory runs out, decode what is left in two halves, and so on down to one row."""
+    import torch
+
     left = list(range(len(rows)))
 
     def mark(position: int, reply: Reply) -> None:
@@ -146,8 +158,8 @@ def _decode_halving(
         batch, done = queue.pop(), set[int]()
         try:
             decoder.decode([rows[i] for i in batch], mark, cancelled)
-        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-            if not _is_out_of_memory(error):
+        except (MemoryError, RuntimeError) as error:
+            if not (isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)):
                 raise
             decoder.forget()
             batch = [i for i in batch if i not in done]
@@ -156,7 +168,3 @@ def _decode_halving(
                     "memory", f"out of memory with a single prompt of {len(rows[batch[0]].prompt)} tokens: {error}"
                 ) from error
             queue += [batch[len(batch) // 2 :], batch[: len(batch) // 2]]
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)

@@ -12,9 +12,8 @@ from orchestai.sandbox.examples import passes_examples
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.workers.base import Answer, Request, TextCompletion, Usage, WorkerCard, WorkerError, WorstCase
 from orchestai.workers.generation import Generator, Hear, Prompt, SamplingParams
-from orchestai.workers.prices import Prices
+from orchestai.workers.prices import LONG_TOKEN_BYTES, Prices, most_tokens
 from orchestai.workers.prompting.prompts import Strategy
-from orchestai.workers.token_count import LONG_TOKEN_BYTES, most_tokens
 
 _MOST_READINGS = 4
 """Of the programs in one reply that the visible examples choose from."""
@@ -99,7 +98,13 @@ class ModelWorker:
                     raise
                 raise InfrastructureError(error.kind, error.reason) from error  # other samples may be billed
             drawn += completions
-            usage = usage.plus(_round_usage(completions))
+            asked = Usage(  # one request: its prompt is read once, and it takes as long as its slowest sample
+                prompt_tokens=completions[0].prompt_tokens,
+                completion_tokens=sum(completion.completion_tokens for completion in completions),
+                latency_ms=max(completion.latency_ms for completion in completions),
+                estimated=any(completion.usage_estimated for completion in completions),
+            )
+            usage = usage.plus(asked)
             checks = checks or (bool(request.examples) and len(self._strategy.answers(request, drawn[0].text)) > 1)
             if checks and (text := await self._first_passing(request, completions, verdicts)) is not None:
                 break
@@ -161,16 +166,6 @@ class ModelWorker:
                 if known[code]:
                     return code
         return None
-
-
-def _round_usage(completions: Sequence[TextCompletion]) -> Usage:
-    """One request for several samples: its prompt is read once, and it takes as long as its slowest sample."""
-    return Usage(
-        prompt_tokens=completions[0].prompt_tokens,
-        completion_tokens=sum(completion.completion_tokens for completion in completions),
-        latency_ms=max(completion.latency_ms for completion in completions),
-        estimated=any(completion.usage_estimated for completion in completions),
-    )
 
 
 def stripping(hear: Hear) -> Hear:

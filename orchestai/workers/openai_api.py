@@ -16,17 +16,17 @@ from urllib.parse import urlparse
 from pydantic_core import to_json
 
 from orchestai.config import ModelConfig
+from orchestai.config.secrets import fill, secrets_of
 from orchestai.errors import InfrastructureError, UnbilledError, UserError
 from orchestai.tasks.dialogue import fold_messages
 from orchestai.text.spoken import SpokenListener, spoken
 from orchestai.workers.api_faults import CutOffError, PassingError, RefusedRequestError
 from orchestai.workers.base import TextCompletion, Usage, WorkerError
 from orchestai.workers.circuit_breaker import is_too_long
-from orchestai.workers.environment import fill, secrets_of
 from orchestai.workers.generation import Hear, Prompt, SamplingParams, seed
 from orchestai.workers.http_client import HttpClient
 from orchestai.workers.openai_replies import ReplyReader, ServerReply
-from orchestai.workers.token_count import TokenCounter
+from orchestai.workers.prices import estimate_tokens
 
 _OTHER_NAMES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _OPTIONAL = ("stream_options", "seed", "temperature", "stop", "tool_choice", "stream")
@@ -136,7 +136,6 @@ class OpenAIGenerator:
         self._secrets = [secret for secret in (self._secret, *secrets_of(config.headers)) if secret]
         self._key = self._secret or ("none" if local and config.api_key_env else "")
         self._client = HttpClient(self._url, self._key, config.timeout_s)
-        self._counter = TokenCounter(config.name)
         self._accepted = AcceptedFields(config.body, config.rename)
         self._moneyless: set[int] = set()
         self._thinks = config.thinking or bool(_THINKERS.search(config.name))
@@ -158,7 +157,7 @@ class OpenAIGenerator:
         read, written = reply.prompt_tokens or 0, reply.completion_tokens or 0
         estimated = reply.corrected or not read or (not written and bool(text))
         if not read or (not written and text):
-            counted = await self._counter.count(prompt, text)
+            counted = estimate_tokens(prompt, text)
             read, written = read or counted[0], written or counted[1]
         said = spoken(text)
         said = said if any(letter.isprintable() and letter != " " for letter in said) else ""
@@ -168,7 +167,8 @@ class OpenAIGenerator:
             filters = "the provider's content filter withheld the reply"
             why = filters if reply.finish_reason == "content_filter" else "the reply holds no answer"
             raise WorkerError(f"{self._url}: {why}", paid)
-        kept = _cut(said, params.stop)
+        places = [place for stop in params.stop if (place := said.find(stop)) >= 0]  # servers take only a few
+        kept = said[: min(places, default=None)]
         return TextCompletion(
             text=kept,
             prompt_tokens=read,
@@ -240,15 +240,11 @@ class OpenAIGenerator:
                     raise (InfrastructureError if billed else UnbilledError)(refused.kind, refused.reason) from refused
                 accepted = other
             except InfrastructureError as fault:
-                billed = billed or isinstance(fault, CutOffError)
-                kind = "bad_request" if fault.kind == "payment" and not self._lacks_money(body) else fault.kind
+                billed, kind = billed or isinstance(fault, CutOffError), fault.kind
+                if kind == "payment":  # a single request may be too dear, or its words taken for the server's
+                    self._moneyless.add(hash(to_json(body["messages"])))
+                    kind = "bad_request" if len(self._moneyless) == 1 else kind
                 raise (InfrastructureError if billed else UnbilledError)(kind, fault.reason) from fault
-
-    def _lacks_money(self, body: Mapping[str, Any]) -> bool:
-        """Whether it is not the first request alone that is refused for want of money: one may be too dear for what is
-        left, or its words may have been taken for the server's."""
-        self._moneyless.add(hash(to_json(body["messages"])))
-        return len(self._moneyless) > 1
 
     async def _answer(self, data: bytes, headers: Mapping[str, str], hear: Hear | None) -> ServerReply:
         listener = None if hear is None else SpokenListener(hear, begun=self._thinks)
@@ -310,9 +306,3 @@ def wait_s(fault: PassingError, tries: int) -> float:
     if fault.after_s is not None:
         return min(fault.after_s * random.uniform(1, 1.1), LONGEST_WAIT_S)
     return random.uniform(0, min(FIRST_WAIT_S * 2 ** min(tries - 1, 30), LONGEST_WAIT_S))
-
-
-def _cut(text: str, stops: tuple[str, ...]) -> str:
-    """`text` before the first stop string: servers take only a few."""
-    places = [place for stop in stops if (place := text.find(stop)) >= 0]
-    return text[: min(places, default=None)]

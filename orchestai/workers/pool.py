@@ -11,13 +11,11 @@ from typing import Any
 from orchestai.admission import Admission, heeding_cancellation
 from orchestai.config import CACHE_DIR, ModelConfig, WorkersConfig
 from orchestai.errors import UserError
-from orchestai.lm import local_models
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.workers.base import (
     Answer,
     Request,
     SpeakingWorker,
-    TextCompletion,
     Usage,
     Worker,
     WorkerCard,
@@ -25,12 +23,10 @@ from orchestai.workers.base import (
     WorstCase,
 )
 from orchestai.workers.circuit_breaker import CircuitBreaker
-from orchestai.workers.generation import Cached, Deferred, Generator, Unavailable
-from orchestai.workers.kinds.worker_kind import BuildContext, Resource
-from orchestai.workers.recording import Recorded, RecordedGenerations, RecordingFile, read_recordings
-from orchestai.workers.registry import make_card, make_worker
-from orchestai.workers.tools import ToolWorker
-from orchestai.workers.tools.worker import Tool
+from orchestai.workers.generation import Cached, Generator
+from orchestai.workers.recording import RecordingFile, read_recordings
+from orchestai.workers.registry import BuildContext, Resource, make_card, make_worker
+from orchestai.workers.tools.registry import Tool, ToolWorker
 
 
 class WorkerPool:
@@ -79,8 +75,9 @@ class WorkerPool:
         may_run = config.on_miss == "live" if live is None else live
         file = RecordingFile(record) if record else None
         asked = {*(worker.model for worker in config.pool.values()), config.planner_model, *bare}
+        folder = config.cache_dir / "generations" if config.cache_dir else None
         generators = {
-            name: _generator(name, model, config.cache_dir, may_run, recorded, file)
+            name: Cached(_model(name, model, config.cache_dir), folder, recorded, file, may_run=may_run)
             for name, model in config.models.items()
             if name in asked
         }
@@ -175,34 +172,14 @@ class WorkerPool:
             await resource.close()
 
 
-def _generator(
-    name: str,
-    config: ModelConfig,
-    cache_dir: Path | None,
-    may_run: bool,
-    recorded: Mapping[str, TextCompletion],
-    file: RecordingFile | None,
-) -> Generator:
-    """Outermost first: what is being recorded, what was recorded, what is cached, the model."""
-    generator = Cached(_model(name, config, cache_dir, may_run), cache_dir / "generations" if cache_dir else None)
-    layered: Generator = Recorded(generator, recorded) if recorded else generator
-    return RecordedGenerations(layered, file) if file else layered
-
-
-def _model(name: str, config: ModelConfig, cache_dir: Path | None, may_run: bool) -> Generator:
+def _model(name: str, config: ModelConfig, cache_dir: Path | None) -> Generator:
     if config.kind == "openai_api":
         from orchestai.workers.openai_api import OpenAIGenerator
 
-        model: Generator = OpenAIGenerator(config)
-    else:
-        key, folder = f"workers.models.{name}", cache_dir or CACHE_DIR
-        model = Deferred(
-            local_models.identity(config),
-            "orchestai.workers.huggingface",
-            lambda home: home.HuggingFaceGenerator(config, folder, key),
-            lambda: local_models.check_available(config, key),
-        )
-    return model if may_run else Unavailable(model.identity)
+        return OpenAIGenerator(config)
+    from orchestai.workers.huggingface import HuggingFaceGenerator
+
+    return HuggingFaceGenerator(config, cache_dir or CACHE_DIR, f"workers.models.{name}")
 
 
 def worker_cards(config: WorkersConfig) -> list[WorkerCard]:

@@ -1,12 +1,14 @@
-"""What asking a worker costs, and what the model that plans does."""
+"""What asking a worker costs, what the model that plans does, and how many tokens a prompt may have."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from orchestai.config import WorkerConfig, WorkersConfig
 from orchestai.errors import UserError
 from orchestai.workers.base import Usage
+from orchestai.workers.generation import Prompt
 
 _TYPICAL_PROMPT_TOKENS = 150
 _TYPICAL_COMPLETION_TOKENS = 60
@@ -59,3 +61,34 @@ def planner_prices(config: WorkersConfig) -> Prices:
             f"workers.models.{name}.price_per_mtok_in_usd and price_per_mtok_out_usd, to 0 if it is free"
         )
     return max(paid, key=lambda prices: typical_price(prices, 1), default=Prices())
+
+
+_BYTES_PER_TOKEN = 4
+"""OpenAI's rule of thumb for English, in bytes of UTF-8 (help.openai.com, "What are tokens and how to count them?")."""
+LONG_TOKEN_BYTES = 6
+"""Few texts of some length have more bytes per token."""
+_MOST_TOKENS_OF_A_TEMPLATE = 64
+"""What a chat template may write besides the messages, a system prompt of its own included."""
+_MOST_TOKENS_AROUND_A_MESSAGE = 8
+_TOKENS_PER_MESSAGE = 3
+"""Around every message, and before the reply (OpenAI cookbook, "How to count tokens with tiktoken")."""
+
+
+def most_tokens(prompt: Prompt) -> int:
+    """A bound of the tokens of a prompt by any tokenizer: none makes more tokens of a text than it has bytes."""
+    texts = _texts(prompt)
+    around = _MOST_TOKENS_OF_A_TEMPLATE + _MOST_TOKENS_AROUND_A_MESSAGE * len(texts)
+    return around + sum(len(text.encode()) for text in texts)
+
+
+def _texts(prompt: Prompt) -> list[str]:
+    used = prompt.tool_use
+    tools = [] if used is None else [used.tools, used.choice, used.exchange]
+    return [*(content for _, content in prompt.messages), *filter(None, [prompt.prefill]), *tools]
+
+
+def estimate_tokens(prompt: Prompt, reply: str) -> tuple[int, int]:
+    """About how many tokens the prompt and the reply have, each at least 1, by their length."""
+    texts = _texts(prompt)
+    lengths = [math.ceil(len(text.encode()) / _BYTES_PER_TOKEN) for text in (*texts, reply)]
+    return sum(lengths[:-1]) + _TOKENS_PER_MESSAGE * (len(texts) + 1), max(lengths[-1], 1)

@@ -15,7 +15,7 @@ import gzip
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 from orchestai.errors import UserError
 from orchestai.storage.artifacts import append, write_bytes
 from orchestai.workers.base import TextCompletion
-from orchestai.workers.generation import Generator, Hear, Layer, Prompt, SamplingParams, generation_key
+from orchestai.workers.generation import Prompt
 
 _log = logging.getLogger(__name__)
 
@@ -31,20 +31,6 @@ _ASKED_CHARACTERS = 100
 _COMPLETION_FIELDS = ("text", "prompt_tokens", "completion_tokens", "latency_ms")
 _ESTIMATED = "usage_estimated"
 """Only in the lines of which it is true."""
-
-
-class Recorded(Layer):
-    """Answers from recordings; what they do not hold goes to `inner`."""
-
-    def __init__(self, inner: Generator, completions: Mapping[str, TextCompletion]) -> None:
-        super().__init__(inner)
-        self._completions = completions
-
-    async def generate(
-        self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None = None
-    ) -> TextCompletion:
-        found = self._completions.get(generation_key(self.identity, prompt, params, sample))
-        return found if found is not None else await self._inner.generate(prompt, params, sample, hear)
 
 
 class RecordingFile:
@@ -80,21 +66,6 @@ class RecordingFile:
             }
         )
         append(self.path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
-
-
-class RecordedGenerations(Layer):
-    """Writes every completion that passes through it, live or remembered, to a recording file."""
-
-    def __init__(self, inner: Generator, file: RecordingFile) -> None:
-        super().__init__(inner)
-        self._file = file
-
-    async def generate(
-        self, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None = None
-    ) -> TextCompletion:
-        completion = await self._inner.generate(prompt, params, sample, hear)
-        self._file.add(generation_key(self.identity, prompt, params, sample), prompt, sample, completion)
-        return completion
 
 
 def read_recordings(paths: Iterable[Path | str]) -> dict[str, TextCompletion]:

@@ -1,21 +1,200 @@
-"""The kinds of workers by name."""
+"""The kinds of workers by name: what a kind is, and how a function or a class of the user's becomes one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
+from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from orchestai.config import WorkerConfig
-from orchestai.errors import UserError
+from orchestai.config import WorkerConfig, WorkersConfig
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.names import find_object
 from orchestai.plugins import find_plugin, there_are
-from orchestai.workers.base import Worker, WorkerCard
-from orchestai.workers.generation import SamplingParams
-from orchestai.workers.kinds.own_kind import find_own, function_worker, own_kind
-from orchestai.workers.kinds.worker_kind import BuildContext, Builder, WorkerKind
+from orchestai.sandbox.sandbox import Sandbox
+from orchestai.threads import in_thread
+from orchestai.workers.base import Answer, Request, Worker, WorkerCard, WorkerError, WorstCase
+from orchestai.workers.generation import Generator, SamplingParams
 from orchestai.workers.prices import prices_of, typical_price
 from orchestai.workers.prompting.prompts import strategy
-from orchestai.workers.tools import ToolWorker, make_tool
+from orchestai.workers.tools.registry import Tool, ToolWorker, make_tool
+
+if TYPE_CHECKING:
+    from orchestai.workers.kinds.mcp import McpServer
+    from orchestai.workers.kinds.recorded import RecordedReplies
+
+
+class Resource(Protocol):
+    """Something that workers hold open."""
+
+    async def check(self) -> None:
+        """Raise `UserError` if it cannot be had; cheap, and made before a command starts its work."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """What a worker may be built from, besides its own configuration.
+
+    Attributes:
+        config: the section that the worker is part of.
+        sandbox: runs what workers write.
+        generators: the models that workers ask, by key of `workers.models`.
+        resources: what workers hold open, which the pool checks and closes; builders append theirs.
+        mcp_servers: those that workers share, by key of `workers.mcp_servers`; builders add theirs.
+        recorded: files of recorded replies that workers share; builders add theirs.
+    """
+
+    config: WorkersConfig
+    sandbox: Sandbox
+    generators: Mapping[str, Generator]
+    resources: list[Resource] = field(default_factory=list)
+    mcp_servers: dict[str, McpServer] = field(default_factory=dict)
+    recorded: dict[Path, RecordedReplies] = field(default_factory=dict)
+
+
+class Builder(Protocol):
+    def __call__(self, card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker: ...
+
+
+@dataclass(frozen=True)
+class WorkerKind:
+    """A kind of worker.
+
+    Attributes:
+        build: makes a worker from its card and its configuration.
+        asks_model: whether it asks a language model, which is what planners know of a kind (`WorkerCard.kind`).
+    """
+
+    build: Builder
+    asks_model: bool = False
+
+
+_FIELDS = tuple(field.name for field in fields(Request))
+_STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def function_tool(function: Callable[..., Any], name: str, options: Mapping[str, Any]) -> Tool:
+    """What asks `function`, whose parameters say what of a request it gets.
+
+    One called `request` gets the whole; one called like a field of `Request` that field; `text`, or the only one under
+    any other name, the instruction followed by the texts of the parents. A function that is not a coroutine function
+    runs in a thread of its own. It returns text or an `Answer`; what it raises is a `WorkerError`, but for errors of
+    infrastructure and of configuration.
+
+    Args:
+        name: of the function, in messages.
+        options: further arguments by name, the same for all requests.
+
+    Raises:
+        UserError: it has a parameter that no request can fill, or lacks one that `options` names.
+    """
+    wanted = _wanted(function, name, options)
+
+    async def answer(request: Request) -> str | Answer:
+        parts = {key: request if part == "request" else getattr(request, part) for key, part in wanted.items()}
+        call = partial(function, **options, **parts)
+        try:
+            result = call() if inspect.iscoroutinefunction(function) else await in_thread(call)
+            if inspect.isawaitable(result):
+                result = await result
+        except (WorkerError, InfrastructureError, UserError):
+            raise
+        except Exception as error:
+            raise WorkerError(f"{name} raised {type(error).__name__}: {error}") from error
+        if not isinstance(result, str | Answer):
+            raise WorkerError(f"{name} returned {type(result).__name__}, neither text nor an Answer")
+        return result
+
+    return answer
+
+
+def _wanted(function: Callable[..., Any], name: str, options: Mapping[str, Any]) -> dict[str, str]:
+    """By parameter, the part of a request that it gets."""
+    try:
+        signature = inspect.signature(function)
+        signature.bind_partial(**options)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{name}: {error}") from None
+    open_ones = [p for p in signature.parameters.values() if p.name not in options and p.kind not in _STARRED]
+    known = {p.name: p.name for p in open_ones if p.name in (*_FIELDS, "request", "text")}
+    required = [p.name for p in open_ones if p.name not in known and p.default is p.empty]
+    if required and (known or len(required) > 1):
+        raise UserError(
+            f"{name}: what is its parameter {required[0]!r} to get? Call it request, text or one of "
+            f"{', '.join(_FIELDS)}, or give it a value in `options`"
+        )
+    if any(p.kind is p.POSITIONAL_ONLY for p in open_ones if p.name in known or p.name in required):
+        raise UserError(f"{name}: arguments are passed by name, so remove the / from its parameters")
+    return known or dict.fromkeys(required, "text")
+
+
+def own_kind(own: Callable[..., Any] | WorkerKind) -> WorkerKind:
+    """The kind that a user's function or class makes; a `WorkerKind` is one already.
+
+    A class is called with the worker's card and its `options` by name, and makes a `Worker`; one that does not say what
+    a request may cost costs its price per call. A function answers requests itself (see `function_tool`). An attribute
+    `asks_model` of either says whether planners are to see it as a language model.
+    """
+    if isinstance(own, WorkerKind):
+        return own
+
+    def build(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker:
+        if isinstance(own, type):
+            try:
+                worker = own(card, **config.options)
+            except TypeError as error:
+                raise UserError(f"cannot make {own.__name__} of its options {config.options}: {error}") from error
+            if not hasattr(worker, "answer"):
+                raise UserError(f"{own.__name__} has no method `async answer(self, request) -> Answer`")
+            flat: Worker = _FlatRate(worker.answer, card, config.price_per_call_usd)
+            return worker if hasattr(worker, "worst_case") else flat
+        return function_worker(own, card, config)
+
+    return WorkerKind(build, asks_model=bool(getattr(own, "asks_model", False)))
+
+
+def function_worker(function: Callable[..., Any], card: WorkerCard, config: WorkerConfig) -> Worker:
+    """A worker that asks a function."""
+    name = config.function or config.kind
+    return ToolWorker(card, function_tool(function, name, config.options), config.price_per_call_usd)
+
+
+def find_own(key: str, name: str) -> Any:
+    """The function, class or `WorkerKind` that `MODULE:NAME`, the value of a key, names.
+
+    Raises:
+        UserError: it cannot be imported.
+    """
+    try:
+        own = find_object(name)
+    except Exception as error:  # whatever the module raises
+        raise UserError(f"{key}: cannot import {name!r}: {type(error).__name__}: {error}") from error
+    if not callable(own) and not isinstance(own, WorkerKind):
+        raise UserError(f"{key}: {name!r} is neither a function nor a class")
+    return own
+
+
+class _FlatRate:
+    """A worker that costs its price per call, whatever it is asked."""
+
+    def __init__(self, answer: Callable[[Request], Any], card: WorkerCard, price_per_call_usd: float) -> None:
+        self.card = card
+        self._answer = answer
+        self._price = price_per_call_usd
+
+    def worst_case(self, request: Request) -> WorstCase:
+        return WorstCase(cost_usd=self._price)
+
+    async def answer(self, request: Request) -> Answer:
+        answer: Answer = await self._answer(request)
+        return answer
+
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -68,7 +247,7 @@ def _model(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Wor
     from orchestai.workers.model_worker import ModelWorker
 
     assert config.model is not None
-    prompting = strategy(config.strategy, config.examples, config.template, reads_task=config.reads == "task")
+    prompting = strategy(config.strategy, config.template)
     return ModelWorker(
         card,
         context.generators[config.model],
@@ -93,8 +272,7 @@ def _function(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> 
 
 
 def _mcp(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker:
-    from orchestai.workers.kinds.mcp_server import McpServer
-    from orchestai.workers.kinds.mcp_tool import McpTool
+    from orchestai.workers.kinds.mcp import McpServer, McpTool
 
     assert config.mcp is not None
     name = config.mcp.server

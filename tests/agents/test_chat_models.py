@@ -45,7 +45,7 @@ def renderer() -> IncrementalChatRenderer:
 @pytest.fixture
 def make(policy, renderer):
     backend = Counting(LocalBackend(policy))
-    batcher = Batcher(backend, lock=asyncio.Lock(), max_rows=64)
+    batcher = Batcher(backend, lock=asyncio.Lock())
 
     def chat_model(attempt=0, role="role", settings=SETTINGS, context=None, batcher=batcher) -> PolicyChatModel:
         return PolicyChatModel(ServedPolicy("p", batcher, renderer, context), role, settings, Seeds(attempt))
@@ -83,7 +83,7 @@ async def test_an_engine_that_fails_fails_all_that_wait_and_no_later_act(make, p
         async def generate(self, prompts, seeds, settings):
             raise UserError("the engine is down")
 
-    batcher = Batcher(Broken(), lock=asyncio.Lock(), max_rows=8)
+    batcher = Batcher(Broken(), lock=asyncio.Lock())
     for _ in range(2):
         failed = await asyncio.gather(*(_talk(make(batcher=batcher)) for _ in range(3)), return_exceptions=True)
         assert [str(error) for error in failed] == ["the engine is down"] * 3
@@ -136,7 +136,7 @@ async def test_a_model_that_never_answers_does_not_stall_an_attempt(make, render
         async def generate(self, prompts, seeds, settings):
             await asyncio.Event().wait()
 
-    batcher = Batcher(Silent(), lock=asyncio.Lock(), max_rows=8)
+    batcher = Batcher(Silent(), lock=asyncio.Lock())
     talk = Conversation("role", make(batcher=batcher), Budget(BudgetConfig(timeout_s=0.05)))
     with pytest.raises(InfrastructureError, match="waiting for models"):
         await talk.ask("one")

@@ -5,20 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from orchestai.cluster.environment import Facts
 from orchestai.cluster.host import version_of
-from orchestai.config import RayConfig
 from orchestai.errors import UserError
 
 pytest.importorskip("ray")
 from orchestai.cluster import actors
-from orchestai.cluster.actors import ActorKind, ActorPool
+from orchestai.cluster.actors import ActorPool
 
-HERE = {package: version_of(package) for package in ("orchestai", "torch")}
+HERE = version_of("orchestai")
+
+
+@dataclass(frozen=True)
+class Facts:
+    name: str
+
+    def difference(self, other: Facts) -> str:
+        return ""
 
 
 class Method:
@@ -37,23 +44,23 @@ class Method:
 
 
 class Actor:
-    """One with these packages, which doubles numbers."""
+    """One with this OrchestAI, which doubles numbers."""
 
-    def __init__(self, versions: dict[str, str] = HERE) -> None:
-        self.installed = Method(lambda packages: ("b", {package: versions[package] for package in packages}))
+    def __init__(self, version: str = HERE) -> None:
+        self.installed = Method(lambda: ("b", version))
         self.open = Method(lambda: Facts("b"))
         self.call = Method(lambda method, number: {"double": 2 * number}[method])
         self.close = Method(lambda: None)
 
 
 @contextmanager
-def pool(patch: pytest.MonkeyPatch, seats: int, *made: Any) -> Iterator[ActorPool[Facts]]:
+def pool(patch: pytest.MonkeyPatch, seats: int, *made: Any) -> Iterator[ActorPool]:
     """One that makes these actors, one after another, each with one call at a time."""
     left = iter(made)
     patch.setattr(ActorPool, "_spawn", lambda self: next(left))
     patch.setattr(actors.ray, "kill", lambda actor: None)
-    kind = ActorKind(Actor, None, 1, 0.0, ("torch",))
-    opened: ActorPool[Facts] = ActorPool(kind, RayConfig(wait_s=1), seats, in_flight=1)
+    patch.setattr(actors, "WAIT_S", 1.0)
+    opened = ActorPool(Actor, None, cpus=1, seats=seats, in_flight=1)
     try:
         yield opened
     finally:
@@ -68,22 +75,21 @@ def test_a_call_that_cannot_be_sent_leaves_its_seat_to_the_next(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("package", "there", "said"),
+    ("there", "said"),
     [
-        ("torch", "1.0", "b has torch 1.0, this process has {here}: install the same version"),
-        ("orchestai", "0.0.9 (source 01234567)", "b has orchestai 0.0.9 (source 01234567), this process has {here}:"),
-        ("orchestai", "", "b has no orchestai, this process has {here}: install the same version"),
+        ("0.0.9 (source 01234567)", "b has orchestai 0.0.9 (source 01234567), this process has {here}:"),
+        ("", "b has no orchestai, this process has {here}: install the same version"),
     ],
 )
 def test_an_actor_of_another_version_than_this_process_is_refused_before_it_is_opened(
-    monkeypatch: pytest.MonkeyPatch, package: str, there: str, said: str
+    monkeypatch: pytest.MonkeyPatch, there: str, said: str
 ) -> None:
-    """Though all actors are alike: they would sample or judge otherwise than the command that asks them."""
-    others = [Actor(HERE | {package: there}) for _ in range(2)]
+    """Though all actors are alike: they would judge otherwise than the command that asks them."""
+    others = [Actor(there) for _ in range(2)]
     for other in others:
         other.open = Method(lambda: pytest.fail("it was opened"))
     with (
-        pytest.raises(UserError, match=re.escape("execution.ray: " + said.format(here=HERE[package]))),
+        pytest.raises(UserError, match=re.escape("execution.ray: " + said.format(here=HERE))),
         pool(monkeypatch, 2, *others),
     ):
         pass

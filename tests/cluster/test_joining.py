@@ -1,4 +1,4 @@
-"""How many actors a pool has, and that each of several pools gets its own."""
+"""How many actors a pool has."""
 
 from __future__ import annotations
 
@@ -7,26 +7,19 @@ from typing import Any
 import pytest
 
 pytest.importorskip("ray")
-from orchestai.cluster import joining
-from orchestai.cluster.joining import actors_for
+from orchestai.cluster import actors
+from orchestai.cluster.actors import actors_for
 
 
 def node(*, alive: bool = True, **resources: float) -> dict[str, Any]:
     return {"Alive": alive, "Resources": resources}
 
 
-NODES = [node(CPU=16.0, GPU=2.0), node(CPU=3.0, GPU=4.0), node(CPU=64.0), node(alive=False, CPU=64.0, GPU=8.0)]
+NODES = [node(CPU=16.0), node(CPU=3.0), node(CPU=64.0), node(alive=False, CPU=64.0)]
 
 
-@pytest.mark.parametrize(
-    ("cpus", "gpus", "room"),
-    [(1, 0.0, 83), (2, 0.0, 41), (1, 1.0, 5), (2, 1.0, 3), (1, 2.0, 3), (1, 0.4, 7), (1, 0.1, 19), (1, 16.0, 1)],
-)
-def test_actors_are_as_many_as_nodes_have_cpus_and_gpus_for(
-    monkeypatch: pytest.MonkeyPatch, cpus: int, gpus: float, room: int
-) -> None:
-    """One on a GPU would else wait for it for ever, beside as many others as there are CPUs."""
-    monkeypatch.setattr(joining.ray, "nodes", lambda: NODES)
-    assert actors_for(None, cpus, gpus) == room
-    assert actors_for(None, cpus, gpus, sharing=2) == max(1, room // 2)
-    assert actors_for(7, cpus, gpus, sharing=2) == 7
+@pytest.mark.parametrize(("cpus", "room"), [(1, 83), (2, 41), (32, 2), (100, 1)])
+def test_actors_are_as_many_as_nodes_have_cpus_for(monkeypatch: pytest.MonkeyPatch, cpus: int, room: int) -> None:
+    monkeypatch.setattr(actors.ray, "nodes", lambda: NODES)
+    assert actors_for(None, cpus) == room
+    assert actors_for(7, cpus) == 7

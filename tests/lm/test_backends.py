@@ -4,7 +4,6 @@ are found out. vLLM itself is not here; `fake_vllm` does what it does at its bor
 from __future__ import annotations
 
 import asyncio
-import copy
 import sys
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
@@ -17,10 +16,9 @@ import torch
 from orchestai.config import VllmConfig
 from orchestai.errors import UserError
 from orchestai.lm import loading
-from orchestai.lm.backends.base import Backend, Generation, Proof, SampleSettings
+from orchestai.lm.backends.base import Backend, Folders, ModelWeights, SampleSettings
 from orchestai.lm.backends.canary import Canary, CanaryProbe
-from orchestai.lm.backends.synced import LocalBackend, SyncedBackend
-from orchestai.lm.backends.transfer import Folders, ModelWeights
+from orchestai.lm.backends.synced import SyncedBackend
 from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine
 from orchestai.lm.backends.vllm_server import VllmServer
 from orchestai.lm.causal import CausalPolicy
@@ -147,53 +145,6 @@ async def test_an_engine_that_ceases_to_follow_is_found_out(tmp_path, monkeypatc
         engine.faults.add("deaf")
         with pytest.raises(UserError, match=r"nats per token apart.*canary_tolerance=0\.05"):
             await sampler.sync(1)
-
-
-class Copies:
-    """Copies of the model that share what is asked, each of which proves its weights."""
-
-    def __init__(self, *copies: CausalPolicy) -> None:
-        self.copies = [*copies]
-
-    async def generate(self, prompts, seeds, settings):
-        shares = [
-            (await LocalBackend(model).generate(prompts[i :: len(self.copies)], seeds[i :: len(self.copies)], settings))
-            for i, model in enumerate(self.copies)
-        ]
-        written = [shares[i % len(shares)].completions[i // len(shares)] for i in range(len(prompts))]
-        proofs = [
-            Proof.of(f"copy {i}", (await LocalBackend(model).generate(*PROBE.request())).completions)
-            for i, model in enumerate(self.copies)
-        ]
-        return Generation(written, 0, tuple(proofs))
-
-    async def sync(self, weights, policy_version):
-        pass
-
-
-def other_than(learner: CausalPolicy) -> CausalPolicy:
-    other = CausalPolicy(copy.deepcopy(learner.model), ENDS)
-    learn(other)
-    return other
-
-
-async def test_a_copy_that_comes_later_is_judged_before_what_it_wrote_is_given(monkeypatch):
-    """By the weights that it was to have; one that proves what others proved costs the policy nothing."""
-    learner, scored = policy(adapters=False), []
-    copies = Copies(learner, learner)
-    canary = Canary(learner, PROBE, 0.05, SECTION, "ray", 2)
-    sampler = SyncedBackend(copies, ModelWeights(learner.model, main=False), canary, alone)
-    sampler._proven = True
-    await sampler.sync(0)
-    score = learner.score
-    monkeypatch.setattr(learner, "score", lambda *args: scored.append(args) or score(*args))
-    copies.copies[0] = CausalPolicy(copy.deepcopy(learner.model), ENDS)
-    await sampler.generate(PROMPTS, SEEDS, SETTINGS)
-    assert not scored
-    copies.copies[0] = other_than(learner)
-    with pytest.raises(UserError, match="copy 0 gives what it writes other probabilities than the policy does"):
-        await sampler.generate(PROMPTS, SEEDS, SETTINGS)
-    assert scored
 
 
 def test_two_requests_of_one_batch_do_not_share_their_random_numbers():

@@ -19,8 +19,7 @@ from orchestai.config.agents import AgentModelConfig
 from orchestai.errors import UserError
 from orchestai.lm import loading, weights
 from orchestai.lm.causal import CausalPolicy
-from orchestai.lm.local_models import locate
-from orchestai.lm.model_keys import AGENTS
+from orchestai.lm.local_models import AGENTS, locate
 from support.models.language_model import save_tiny_model
 
 PROMPTS = [torch.tensor([40, 50, 60]), torch.tensor([40, 50, 60]), torch.tensor([7, 8])]

@@ -13,10 +13,9 @@ import torch
 from orchestai.config import LoraConfig, VllmConfig
 from orchestai.errors import UserError
 from orchestai.lm import loading
-from orchestai.lm.backends.base import Backend, SampleSettings
+from orchestai.lm.backends.base import Backend, Folders, ModelWeights, SampleSettings
 from orchestai.lm.backends.canary import Canary, CanaryProbe
 from orchestai.lm.backends.synced import SyncedBackend
-from orchestai.lm.backends.transfer import Folders, ModelWeights
 from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine
 from orchestai.lm.backends.vllm_server import VllmServer
 from orchestai.lm.causal import CausalPolicy
@@ -59,7 +58,7 @@ def follower(learner: CausalPolicy, backend: Backend) -> SyncedBackend:
 
 
 def client(url: str, folder: Path, *, adapters: bool) -> VllmServer:
-    config = VllmConfig(base_url=url, timeout_s=60)
+    config = VllmConfig(base_url=url)
     folders = Folders(folder, folder.name)
     return VllmServer(config, folders, adapters=adapters, end_ids=ENDS, main=True, section=SECTION)
 

@@ -17,7 +17,7 @@ import pytest
 from orchestai.cli import main
 from orchestai.errors import UserError
 from orchestai.storage.artifacts import fingerprint, replacing, write_json
-from orchestai.storage.byte_store import FOLDERS, ByteStore
+from orchestai.storage.byte_store import ByteStore
 from orchestai.storage.folder_lock import locked
 from support.agents import sample as agents_sample
 
@@ -60,19 +60,23 @@ def test_what_was_saved_is_found_by_its_key_alone(tmp_path):
 
 
 def test_the_bytes_are_bounded_and_what_was_used_lately_stays(tmp_path):
-    """The bound holds after every single file, though each folder counts its own files alone."""
-    size, share, count = 100, 300, 3 * FOLDERS
-    store = ByteStore(tmp_path, FOLDERS * share)
-    store.save("kept", bytes(size))
-    for i in range(count):
-        store.save(str(i), bytes(size))
+    store = ByteStore(tmp_path, 1 << 20)
+    store.save("kept", bytes(50_000))
+    for i in range(100):
+        store.save(str(i), bytes(50_000))
         assert store.load("kept") is not None
-    used = [sum(path.stat().st_size for path in folder.iterdir()) for folder in tmp_path.iterdir()]
-    assert max(used) <= share
-    assert sum(used) > FOLDERS * share / 2
-    assert store.load(str(count - 1)) is not None
-    store.save("large", bytes(share))
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.val")) < 1.2 * (1 << 20)
+    assert store.load("99") is not None
+    assert store.load("0") is None
+
+
+def test_what_is_damaged_counts_as_absent(tmp_path, caplog):
+    store = ByteStore(tmp_path, MANY)
+    store.save("large", bytes(100_000))
+    (file,) = tmp_path.rglob("*.val")
+    file.write_bytes(file.read_bytes()[:-1])
     assert store.load("large") is None
+    assert "damaged" in caplog.text
 
 
 def test_several_processes_write_and_read_the_same_keys(tmp_path):
@@ -80,13 +84,13 @@ def test_several_processes_write_and_read_the_same_keys(tmp_path):
     program = """
 import sys
 from pathlib import Path
-from orchestai.storage.byte_store import FOLDERS, ByteStore
-store = ByteStore(Path(sys.argv[1]), FOLDERS * 300)
+from orchestai.storage.byte_store import ByteStore
+store = ByteStore(Path(sys.argv[1]), 100_000)
 for turn in range(200):
     key = str(turn % 40)
     found = store.load(key)
-    assert found in (None, key.encode() * 60), found
-    store.save(key, key.encode() * 60)
+    assert found in (None, key.encode() * 600), found
+    store.save(key, key.encode() * 600)
 """
     command = [sys.executable, "-c", program, str(tmp_path)]
     running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]

@@ -13,9 +13,8 @@ from orchestai.config import WorkersConfig
 from orchestai.errors import InfrastructureError
 from orchestai.sandbox import Sandbox
 from orchestai.workers.base import Answer, Request, WorkerCard, WorkerError
-from orchestai.workers.kinds.own_kind import function_tool
 from orchestai.workers.pool import WorkerPool, worker_cards
-from orchestai.workers.registry import register
+from orchestai.workers.registry import function_tool, register
 
 STEP = Request("Join them.", role="a clerk", inputs={"1": "left", "2": "right"})
 

@@ -10,8 +10,8 @@ import pytest
 
 from orchestai.errors import InfrastructureError
 from orchestai.workers.base import TextCompletion
-from orchestai.workers.generation import Cached, Prompt, SamplingParams, Unavailable, generation_key
-from orchestai.workers.recording import Recorded, RecordedGenerations, RecordingFile, read_recordings
+from orchestai.workers.generation import Cached, Prompt, SamplingParams, generation_key
+from orchestai.workers.recording import RecordingFile, read_recordings
 
 PROMPT = Prompt((("user", "reverse the text"),), prefill="def f(x):\n")
 SAMPLED = SamplingParams(temperature=0.8)
@@ -90,14 +90,14 @@ async def test_a_failure_is_not_remembered() -> None:
 
 
 async def record(path: Path, samples: range) -> None:
-    recording = RecordedGenerations(Counting(), RecordingFile(path))
+    recording = Cached(Counting(), None, file=RecordingFile(path))
     for sample in samples:
         await recording.generate(PROMPT, SAMPLED, sample)
 
 
 async def test_a_recording_gives_back_what_was_made_and_nothing_else(tmp_path: Path) -> None:
     await record(path := tmp_path / "r.jsonl", range(2))
-    replayed = Recorded(Unavailable("counting"), read_recordings([path]))
+    replayed = Cached(Counting(), None, read_recordings([path]), may_run=False)
     live = await Counting().generate(PROMPT, SAMPLED, 1)
     assert await replayed.generate(PROMPT, SAMPLED, 1) == live.model_copy(update={"source": "recording"})
     with pytest.raises(InfrastructureError, match=r"no recording of counting, sample 2.*def f\(x\)"):

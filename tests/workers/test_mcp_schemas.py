@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestai.workers.kinds.mcp_server import readable_result
-from orchestai.workers.kinds.mcp_tool import read_schema
+from orchestai.workers.kinds.mcp import read_schema, readable_result
 
 TEXT = {"type": "string"}
 TYPES: dict[str, tuple[Any, set[str]]] = {

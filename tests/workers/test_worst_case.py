@@ -8,8 +8,8 @@ from orchestai.tasks.visible_examples import Example
 from orchestai.workers.base import Request, Signature, TextCompletion, WorkerCard
 from orchestai.workers.generation import Prompt, SamplingParams
 from orchestai.workers.model_worker import ModelWorker, Prices
+from orchestai.workers.prices import most_tokens
 from orchestai.workers.prompting.prompts import strategy
-from orchestai.workers.token_count import most_tokens
 
 PRICES = Prices(per_call=0.001, per_mtok_in=3.0, per_mtok_out=15.0)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from orchestai.config import WorkerConfig
 from orchestai.workers.base import Request, Worker, WorkerCard, WorkerError, WorstCase
 from orchestai.workers.generation import Prompt, SamplingParams
-from orchestai.workers.kinds.worker_kind import BuildContext, WorkerKind
 from orchestai.workers.model_worker import ModelWorker
 from orchestai.workers.prices import prices_of
+from orchestai.workers.registry import BuildContext, WorkerKind
 from orchestai_almanac.search import best_page
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from orchestai.data.readers.files import files, records
 from orchestai.data.readers.plan import ReadPlan, SourcePlan, SourceStep, UnusablePlanError, one_line, plans_of
 from orchestai.errors import UserError
-from orchestai.tasks.table_files import read_table
+from orchestai.tasks.records import read_table
 from orchestai.text.syntax import parse_literal
 
 _LICENCE = "MIT"

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestai.errors import UserError
-from orchestai.tasks.records import Record
-from orchestai.tasks.table_files import is_csv, read_table
+from orchestai.tasks.records import Record, is_csv, read_table
 from orchestai.text.syntax import parse_literal
 
 _TRUTH = {"true": 1.0, "false": 0.0}

@@ -19,7 +19,7 @@ from orchestai.data.tables.outcome_table import (
 )
 from orchestai.errors import UserError
 from orchestai.names import did_you_mean
-from orchestai.tasks.table_files import is_csv
+from orchestai.tasks.records import is_csv
 
 Columns: TypeAlias = Mapping[str, str]
 """Field of an outcome -> name of the column that holds it; empty where none does, though one may be called so."""

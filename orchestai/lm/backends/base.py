@@ -1,28 +1,72 @@
-"""What samples completions for training: tokens in, tokens and their log-probabilities out, under known weights."""
+"""What samples completions for training: tokens in, tokens and their log-probabilities out, under known weights.
+
+Weights reach what samples elsewhere as a folder.
+"""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from orchestai.lm import loading
 from orchestai.lm.sampling import Completion
+from orchestai.storage import artifacts
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from transformers import PreTrainedModel
 
 
-class Weights(Protocol):
-    """Those that learn, as they are at present."""
+class ModelWeights:
+    """Those of a model that is whole in every process; of its adapters alone where it has some, which it never merges.
+
+    Args:
+        main: whether this process writes; the others do nothing.
+    """
+
+    def __init__(self, model: PreTrainedModel, *, main: bool) -> None:
+        self._model = model
+        self._main = main
 
     def write(self, folder: Path) -> None:
         """Write a new folder, as `save_pretrained` does; where adapters learn, those alone."""
-        ...
+        if self._main:
+            with artifacts.replacing_folder(folder) as unfinished, loading.quietly():
+                self._model.save_pretrained(unfinished)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Of a whole model, by their names in such a folder; on its device, not copied where the model has them so."""
-        ...
+
+class Folders:
+    """A folder for each time that weights are handed over, under `root`; only the last is kept.
+
+    Args:
+        run: sets this run apart from an earlier one, of which a server may still know an adapter by the same name.
+    """
+
+    def __init__(self, root: Path, run: str) -> None:
+        self._root = root.absolute()
+        self._run = run
+        self._last: Path | None = None
+        self.count = 0
+
+    def next(self, policy_version: int) -> Path:
+        """Where the weights are to be written; its name, never given twice, is also that of the adapter."""
+        self.count += 1
+        return self._root / f"orchestai-{self._run}-{self.count}-v{policy_version}"
+
+    def keep(self, path: Path) -> Path | None:
+        """Remove the folder before `path`, which the engine has taken over; the one removed, if any, is given back."""
+        before, self._last = self._last, path
+        if before is not None:
+            shutil.rmtree(before, ignore_errors=True)
+        return before
+
+    def clear(self) -> None:
+        """Remove the last folder too."""
+        if self._last is not None:
+            shutil.rmtree(self._last, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -38,36 +82,16 @@ class SampleSettings:
     max_new_tokens: int
 
 
-@dataclass(frozen=True)
-class Proof:
-    """What a copy of the model wrote after the canary's prompt when it had read the weights, before anything else.
-
-    Attributes:
-        writer: the copy, in words; two that wrote the same prove the same.
-        rows: the tokens of each completion, and their log-probabilities.
-    """
-
-    writer: str = field(compare=False)
-    rows: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]
-
-    @staticmethod
-    def of(writer: str, completions: Sequence[Completion]) -> Proof:
-        """That which completions are."""
-        return Proof(writer, tuple((tuple(one.ids.tolist()), tuple(one.logp.tolist())) for one in completions))
-
-
 @dataclass(frozen=True, eq=False)
 class Generation:
     """Completions, one per prompt and in their order.
 
     Attributes:
         policy_version: of the weights that wrote them; -1 before the first `sync`.
-        proofs: of the copies of the model that wrote them, where others may take their place.
     """
 
     completions: list[Completion]
     policy_version: int
-    proofs: tuple[Proof, ...] = ()
 
 
 class Generates(Protocol):
@@ -83,7 +107,6 @@ class Generates(Protocol):
 
         Raises:
             UserError: the engine cannot be reached, or refuses the request.
-            InfrastructureError: the machines that write them were lost.
         """
         ...
 
@@ -94,7 +117,7 @@ class Backend(Generates, Protocol):
     The caller never lets `generate` and `sync` overlap, so that no completion is written by two versions.
     """
 
-    async def sync(self, weights: Weights, policy_version: int) -> None:
+    async def sync(self, weights: ModelWeights, policy_version: int) -> None:
         """Take over the present weights; what is generated later is stamped with `policy_version`.
 
         Raises:

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from orchestai.cluster import refuse_absent_ray
-from orchestai.config import BackendConfig, LoraConfig, PlaceConfig
-from orchestai.lm.backends.base import Backend, Generation, SampleSettings, Weights
+from orchestai.config import BackendConfig, LoraConfig
+from orchestai.lm.backends.base import Backend, Folders, Generation, ModelWeights, SampleSettings
 from orchestai.lm.backends.canary import Canary, CanaryProbe
-from orchestai.lm.backends.transfer import Folders, ModelWeights
 from orchestai.lm.backends.vllm_engine import EngineModel, VllmEngine
 from orchestai.lm.backends.vllm_server import VllmServer
 from orchestai.lm.causal import CausalPolicy
@@ -39,7 +37,7 @@ class LocalBackend:
         )
         return Generation(completions, version)
 
-    async def sync(self, weights: Weights, policy_version: int) -> None:
+    async def sync(self, weights: ModelWeights, policy_version: int) -> None:
         self._version = policy_version
 
     async def close(self) -> None:
@@ -55,12 +53,11 @@ class SyncedBackend:
 
     Args:
         weights: those of the policy.
-        canary: compares the backend with the policy after each handover, and every copy of the model before what it
-            wrote is given; None where the weights are the policy's own.
+        canary: compares the backend with the policy after each handover; None where the weights are the policy's own.
         together: see `Together`.
     """
 
-    def __init__(self, backend: Backend, weights: Weights, canary: Canary | None, together: Together) -> None:
+    def __init__(self, backend: Backend, weights: ModelWeights, canary: Canary | None, together: Together) -> None:
         self._backend = backend
         self._weights = weights
         self._canary = canary
@@ -68,15 +65,8 @@ class SyncedBackend:
         self._proven = canary is None
 
     async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:
-        """See `Generates.generate`.
-
-        Raises:
-            UserError: besides, a copy of the model that wrote some of it does not have the weights.
-        """
-        generation = await self._backend.generate(prompts, seeds, settings)
-        if self._canary is not None:
-            self._canary.accept(generation.proofs)
-        return generation
+        """See `Generates.generate`."""
+        return await self._backend.generate(prompts, seeds, settings)
 
     async def sync(self, policy_version: int, beside: Sequence[SyncedBackend] = ()) -> dict[str, float]:
         """Sample from the present weights from now on. All processes call it together.
@@ -150,7 +140,6 @@ class SyncedPolicy:
         dtype: what an engine computes in, such as `bfloat16`.
         lora: the adapters that are learned; None where the whole model is.
         longest: most tokens of a prompt with its completion; None for the model's own limit.
-        of: how many policies the run has.
     """
 
     policy: CausalPolicy
@@ -158,7 +147,6 @@ class SyncedPolicy:
     dtype: str
     lora: LoraConfig | None
     longest: int | None = None
-    of: int = 1
 
 
 def open_backend(
@@ -169,23 +157,20 @@ def open_backend(
     *,
     section: str,
     sync_dir: Path,
-    place: PlaceConfig,
 ) -> SyncedBackend:
     """Open the backend that a section of the configuration asks for.
 
     Args:
         section: key of the section, for messages.
         sync_dir: where weights are handed over, unless the section names a folder.
-        place: where executions run; its section `ray` says which cluster the backend `ray` samples on.
 
     Raises:
-        UserError: vLLM or Ray is not installed, or the cluster cannot be had.
+        UserError: vLLM is not installed, or does not start.
     """
     main = processes.index == 0
     policy = synced.policy
     folder = f"{processes.run}-{synced.name}"
-    root = settings.handover.sync_dir or sync_dir
-    engines = 1
+    root = settings.vllm.sync_dir or sync_dir
     backend: Backend
     if settings.backend == "transformers":
         backend = LocalBackend(policy)
@@ -198,20 +183,6 @@ def open_backend(
             main=main,
             section=section,
         )
-    elif settings.backend == "ray":
-        refuse_absent_ray(f"{section}.backend", "transformers")
-        from orchestai.lm.backends.ray_nodes import RayNodes, SampledModel
-
-        backend = nodes = RayNodes(
-            SampledModel(policy, synced.dtype, synced.lora, synced.of),
-            settings.ray,
-            place,
-            Folders(root, folder),
-            probe,
-            main=main,
-            section=section,
-        )
-        engines = nodes.engines
     else:
         main = True  # each process writes for its own engine
         backend = VllmEngine(
@@ -229,12 +200,5 @@ def open_backend(
         )
     canary = None
     if settings.samples_elsewhere:
-        canary = Canary(
-            policy,
-            probe,
-            settings.handover.canary_tolerance,
-            section,
-            "ray" if settings.backend == "ray" else "vllm",
-            engines,
-        )
+        canary = Canary(policy, probe, settings.vllm.canary_tolerance, section)
     return SyncedBackend(backend, ModelWeights(policy.model, main=main), canary, processes.together)

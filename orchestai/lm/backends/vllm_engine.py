@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -15,9 +14,7 @@ import torch
 from orchestai.config import LoraConfig, VllmConfig
 from orchestai.errors import UserError
 from orchestai.extras import needed_for
-from orchestai.lm.backends import transfer
-from orchestai.lm.backends.base import Generation, SampleSettings, Weights
-from orchestai.lm.backends.transfer import ByFolder, ByTransfer, Folders, Handover
+from orchestai.lm.backends.base import Folders, Generation, ModelWeights, SampleSettings
 from orchestai.lm.backends.vllm_worker import EXTENSION, METHOD
 from orchestai.lm.sampling import Completion
 
@@ -49,7 +46,7 @@ class EngineModel:
 
 
 class VllmEngine:
-    """Weights reach the engine as a folder, through `reload_weights` or as an adapter under a new name; or on the GPU.
+    """Weights reach the engine as a folder, through `reload_weights` or as an adapter under a new name.
 
     One thread does all that touches the engine, since a thread has its own idea of which GPU is the current one.
 
@@ -85,14 +82,6 @@ class VllmEngine:
             options |= {"enable_lora": True, "max_lora_rank": engine_rank(model.lora.rank, section), "max_loras": 1}
         if processes > 1:
             options["distributed_executor_backend"] = "external_launcher"
-        self._transfers = options.get(transfer.OPTION) == transfer.TO_ENGINE
-        if self._transfers:
-            if processes > 1 or config.tensor_parallel_size > 1:
-                raise UserError(
-                    f"{section}.vllm.engine_options.{transfer.OPTION}: weights are taken over on the one GPU that the "
-                    "engine shares with the one process that learns; leave it out"
-                )
-            transfer.prepare_engine()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vllm")
         opening = self._thread.submit(
             vllm.LLM,
@@ -112,7 +101,6 @@ class VllmEngine:
         self._make_params: Any = vllm.SamplingParams
         self._make_lora: Any = LoRARequest if model.lora is not None else None
         self._lora: Any = None
-        self._handover: Handover | None = None
         self._folders = folders
         self._end_ids = sorted(model.end_ids)
         self._version = -1
@@ -139,34 +127,23 @@ class VllmEngine:
             lora_request=self._lora,
             use_tqdm=False,
         )
-        return [self._completion(output.outputs[0]) for output in outputs]
+        completions = []
+        for output in (one.outputs[0] for one in outputs):
+            logp = [step[i].logprob for i, step in zip(output.token_ids, output.logprobs, strict=True)]
+            completions.append(completion(output.token_ids, logp, output.finish_reason, self._section))
+        return completions
 
-    def _completion(self, output: Any) -> Completion:
-        ids = list(output.token_ids)
-        logp = [step[i].logprob for i, step in zip(ids, output.logprobs, strict=True)]
-        return completion(ids, logp, output.finish_reason, self._section)
-
-    async def sync(self, weights: Weights, policy_version: int) -> None:
+    async def sync(self, weights: ModelWeights, policy_version: int) -> None:
+        folder = self._folders.next(policy_version)
+        weights.write(folder)
         if self._make_lora is None:
-            if self._handover is None:
-                self._handover = await self._open_handover(weights)
-            await self._handover.give(weights, policy_version)
+            await self._do(lambda: self._llm.collective_rpc(METHOD, kwargs={"weights_path": str(folder)}))
             await self._do(self._llm.reset_prefix_cache)
         else:
-            folder = self._folders.next(policy_version)
-            weights.write(folder)
             # What the cache knows of a prompt counts for one adapter alone, so a new one needs no reset.
             self._lora = self._make_lora(folder.name, self._folders.count, str(folder))
-            self._folders.keep(folder)
+        self._folders.keep(folder)
         self._version = policy_version
-
-    async def _open_handover(self, weights: Weights) -> Handover:
-        if self._transfers and transfer.possible(weights):
-            return ByTransfer(await self._do(lambda: transfer.to_engine(weights, self._llm)), self._do)
-        return ByFolder(self._folders, self._reload)
-
-    async def _reload(self, folder: Path) -> None:
-        await self._do(lambda: self._llm.collective_rpc(METHOD, kwargs={"weights_path": str(folder)}))
 
     async def _do(self, work: Callable[[], T]) -> T:
         try:

@@ -2,7 +2,7 @@
 
 Adapters need `VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --enable-lora --max-lora-rank R`, whole models
 `VLLM_SERVER_DEV_MODE=1 vllm serve MODEL` (on a CPU, with the workers of `vllm_worker`); both `--logprobs-mode
-processed_logprobs`. Weights reach the server as a folder, which it must see under the same path, or from GPU to GPU.
+processed_logprobs`. Weights reach the server as a folder, which it must see under the same path.
 """
 
 from __future__ import annotations
@@ -10,27 +10,25 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import openai
 
 from orchestai.config import VllmConfig
 from orchestai.errors import UserError
-from orchestai.lm.backends import transfer
-from orchestai.lm.backends.base import Generation, SampleSettings, Weights
-from orchestai.lm.backends.transfer import ByFolder, ByTransfer, Folders, Handover
+from orchestai.lm.backends.base import Folders, Generation, ModelWeights, SampleSettings
 from orchestai.lm.backends.vllm_engine import completion
 from orchestai.lm.backends.vllm_worker import EXTENSION, METHOD
 from orchestai.lm.sampling import Completion
-from orchestai.threads import in_thread
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _TRIES = 3
+_TIMEOUT_S = 600.0
+"""Before a completion or a handover of weights counts as failed."""
+_KEY = "VLLM_API_KEY"
 
 
 class VllmServer:
@@ -61,14 +59,13 @@ class VllmServer:
         self._main = main
         self._client = openai.AsyncOpenAI(
             base_url=f"{self._url}/v1",
-            api_key=os.environ.get(config.api_key_env) or "none",
-            timeout=config.timeout_s,
+            api_key=os.environ.get(_KEY) or "none",
+            timeout=_TIMEOUT_S,
             max_retries=_TRIES - 1,
         )
         self._model = ""
         self._version = -1
-        self._timeout_s = config.timeout_s
-        self._handover: Handover | None = None
+        self._method = ""
 
     async def generate(self, prompts: Sequence[Tensor], seeds: Sequence[int], settings: SampleSettings) -> Generation:
         version = self._version
@@ -112,10 +109,11 @@ class VllmServer:
             raise UserError(f"{self._url}: sent no token ids or log-probabilities; it needs vLLM 0.19 or later")
         return completion(ids, choice.logprobs.token_logprobs, choice.finish_reason, self._section)
 
-    async def sync(self, weights: Weights, policy_version: int) -> None:
-        if self._adapters:
-            folder = self._folders.next(policy_version)
+    async def sync(self, weights: ModelWeights, policy_version: int) -> None:
+        folder = self._folders.next(policy_version)
+        if self._adapters or self._main:
             weights.write(folder)
+        if self._adapters:
             if self._main:
                 await self._post("/v1/load_lora_adapter", {"lora_name": folder.name, "lora_path": str(folder)})
                 before = self._folders.keep(folder)
@@ -123,36 +121,14 @@ class VllmServer:
                     await self._post("/v1/unload_lora_adapter", {"lora_name": before.name})
             self._model = folder.name
         elif self._main:
-            if self._handover is None:
-                self._handover = await self._open_handover(weights)
-            await self._handover.give(weights, policy_version)
+            if not self._method:
+                told = (await self._get("/server_info", config_format="json"))["vllm_config"]
+                own = told["parallel_config"]["worker_extension_cls"] == EXTENSION
+                self._method = METHOD if own else "reload_weights"
+            await self._post("/collective_rpc", {"method": self._method, "kwargs": {"weights_path": str(folder)}})
+            self._folders.keep(folder)
             await self._post("/reset_prefix_cache", {})
         self._version = policy_version
-
-    async def _open_handover(self, weights: Weights) -> Handover:
-        told = (await self._get("/server_info", config_format="json"))["vllm_config"]
-        if told.get(transfer.OPTION) == transfer.TO_SERVER and transfer.possible(weights):
-            workers = (await self._get("/get_world_size"))["world_size"]
-            opening = partial(transfer.to_server, weights, self._url, workers, self._timeout_s)
-            return ByTransfer(await self._in_time(opening), self._in_time)
-        method = METHOD if told["parallel_config"]["worker_extension_cls"] == EXTENSION else "reload_weights"
-        return ByFolder(self._folders, partial(self._reload, method))
-
-    async def _reload(self, method: str, folder: Path) -> None:
-        await self._post("/collective_rpc", {"method": method, "kwargs": {"weights_path": str(folder)}})
-
-    async def _in_time(self, work: Callable[[], Any]) -> Any:
-        """What `work` gives: in a thread that may be left behind, since a group waits for ever for one that died."""
-        try:
-            return await asyncio.wait_for(in_thread(work), self._timeout_s)
-        except asyncio.TimeoutError:
-            reason = f"nothing for {self._timeout_s:g} s"
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"[:300]
-        raise UserError(
-            f"{self._url}: weights could not be sent from GPU to GPU ({reason}); start the server without "
-            f"{transfer.FLAG} to hand them over as a folder, or see docs/machines/rollouts.md"
-        )
 
     async def close(self) -> None:
         await self._client.close()

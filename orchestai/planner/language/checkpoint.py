@@ -21,7 +21,7 @@ from orchestai.config import TINY, LanguageConfig, PlannerConfig, WorkersConfig
 from orchestai.config.section import Section
 from orchestai.errors import UserError, first_problem
 from orchestai.lm import loading
-from orchestai.lm.model_keys import PLANNER
+from orchestai.lm.local_models import PLANNER
 from orchestai.planner.checkpoint_files import METADATA, saved_config
 from orchestai.planner.language.plan_memory import PlanMemory
 from orchestai.planner.language.planner import LanguagePlanner

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from orchestai.config import PlannerConfig
 from orchestai.lm.length_batches import length_batches
-from orchestai.lm.model_keys import PLANNER
+from orchestai.lm.local_models import PLANNER
 from orchestai.lm.sampling import Completion
 from orchestai.lm.token_policy import TokenPolicy
 from orchestai.planner.base import Plan

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 from orchestai.config import PlannerConfig
 from orchestai.errors import UserError
 from orchestai.lm.chat_rendering import prompt_ids
-from orchestai.lm.model_keys import PLANNER
+from orchestai.lm.local_models import PLANNER
 from orchestai.planner.language.plan_memory import KnownPlan, PlanMemory
 from orchestai.planner.language.plan_text import with_numbers, without_workers, write_plan
 from orchestai.planner.language.prompt_examples import worked_examples

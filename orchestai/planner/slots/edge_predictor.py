@@ -36,6 +36,10 @@ from orchestai.text.spoken import ORDINALS
 if TYPE_CHECKING:
     from orchestai.planner.slots.model import PlannerModel
 
+_LAYER = 20
+"""Which of the language model's layers is read; later ones are not computed."""
+_HEADS = 4
+
 
 @dataclass(frozen=True, eq=False)
 class FoundSteps:

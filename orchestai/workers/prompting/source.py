@@ -6,9 +6,8 @@ import ast
 import re
 from collections.abc import Sequence
 
-from orchestai.tasks.source_code import names, parse
 from orchestai.text.programs import binds, fenced, find_method, is_test, longest_program, parses, takes
-from orchestai.text.syntax import free_names, parse_python
+from orchestai.text.syntax import free_names, names, parse, parse_python
 
 IMPORTS: dict[str, str] = {
     "math": "import math",
@@ -98,8 +97,12 @@ def reply_program(reply: str, entry_point: str, arity: int) -> str | None:
     program = "\n".join(ast.unparse(node) for node in _without_examples(body, entry_point)) + "\n"
     if binds(body, entry_point):
         return program
-    chosen = max(defined, key=lambda node: _likelihood(node, defined, entry_point, arity)).name
-    return f"{program}\n{entry_point} = {chosen}\n"
+
+    def likelihood(node: ast.FunctionDef) -> tuple[bool, bool, bool]:
+        serves = any(node.name in names([other]) for other in defined if other is not node)
+        return not is_test(node, entry_point), takes(node, arity), not serves
+
+    return f"{program}\n{entry_point} = {max(defined, key=likelihood).name}\n"
 
 
 def _without_examples(body: Sequence[ast.stmt], entry_point: str) -> list[ast.stmt]:
@@ -137,10 +140,3 @@ def _changed(node: ast.stmt) -> set[str]:
         if isinstance(target, ast.Name):
             changed.add(target.id)
     return changed
-
-
-def _likelihood(
-    node: ast.FunctionDef, defined: Sequence[ast.FunctionDef], entry_point: str, arity: int
-) -> tuple[bool, bool, bool]:
-    serves = any(node.name in names([other]) for other in defined if other is not node)
-    return not is_test(node, entry_point), takes(node, arity), not serves

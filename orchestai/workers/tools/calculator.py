@@ -102,7 +102,8 @@ def formula(words: str, signature: Signature) -> str:
         rules, value, names = _TWO, "", dict(zip("ab", signature.parameters, strict=True))
     else:
         raise WorkerError("the calculator takes one number or two")
-    text = _normalised(words)
+    text = re.sub(r"\s+", " ", without_example(words).lower()).strip(" .")
+    text = re.sub(r"[a-z]+", lambda match: _NUMBERS.get(match[0], match[0]), text)
     place, steps = _skip(text, 0), 0
     while place < len(text):
         match, template = _longest(rules, text, place)
@@ -127,11 +128,6 @@ def calculate(expression: str) -> float:
         return _value(parse_python(expression.strip(), "eval").body)
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise ValueError(f"not arithmetic: {expression[:80]!r}") from error
-
-
-def _normalised(words: str) -> str:
-    text = re.sub(r"\s+", " ", without_example(words).lower()).strip(" .")
-    return re.sub(r"[a-z]+", lambda match: _NUMBERS.get(match[0], match[0]), text)
 
 
 def _skip(text: str, place: int) -> int:

@@ -16,7 +16,288 @@ from typing import Any
 from orchestai.tasks.visible_examples import Example
 from orchestai.text.syntax import parse_literal, parse_python
 from orchestai.workers.base import Request, Signature, WorkerError
-from orchestai.workers.tools import expressions
+
+_UNARY: tuple[str, ...] = (
+    # Builtins
+    "x",
+    "len(x)",
+    "sum(x)",
+    "max(x)",
+    "min(x)",
+    "sorted(x)",
+    "sorted(x, reverse=True)",
+    "abs(x)",
+    "-x",
+    "str(x)",
+    "int(x)",
+    "float(x)",
+    "bool(x)",
+    "not x",
+    "list(x)",
+    "set(x)",
+    "tuple(x)",
+    "any(x)",
+    "all(x)",
+    "bin(x)",
+    "hex(x)",
+    "oct(x)",
+    "chr(x)",
+    "ord(x)",
+    "round(x)",
+    "list(range(x))",
+    "list(enumerate(x))",
+    # Indexing
+    "x[0]",
+    "x[-1]",
+    "x[::-1]",
+    "x[1:]",
+    "x[:-1]",
+    "x[::2]",
+    "x[1::2]",
+    "x[1:-1]",
+    "x[:len(x) // 2]",
+    "x[len(x) // 2:]",
+    # Strings
+    "x.upper()",
+    "x.lower()",
+    "x.title()",
+    "x.capitalize()",
+    "x.swapcase()",
+    "x.strip()",
+    "x.split()",
+    "x.splitlines()",
+    "x.isalpha()",
+    "x.isdigit()",
+    "x.isupper()",
+    "x.islower()",
+    "x == x[::-1]",
+    "len(x.split())",
+    "len(set(x))",
+    "''.join(x)",
+    "' '.join(x)",
+    "''.join(sorted(x))",
+    "''.join(sorted(set(x)))",
+    "''.join(reversed(x))",
+    "x.split()[0]",
+    "x.split()[-1]",
+    "' '.join(x.split())",
+    "' '.join(reversed(x.split()))",
+    "' '.join(sorted(x.split()))",
+    "sorted(x.split())",
+    "string.capwords(x)",
+    "max(x.split(), key=len)",
+    "min(x.split(), key=len)",
+    "re.findall(r'\\d+', x)",
+    "re.findall(r'\\w+', x)",
+    "re.sub(r'\\W+', '', x)",
+    "re.sub(r'\\d+', '', x)",
+    "re.sub(r'\\s+', '', x)",
+    "textwrap.dedent(x)",
+    # Lists
+    "sorted(set(x))",
+    "list(dict.fromkeys(x))",
+    "sorted(x, key=len)",
+    "sorted(x, key=str.lower)",
+    "sorted(x, key=abs)",
+    "max(x, key=len)",
+    "min(x, key=len)",
+    "max(x) - min(x)",
+    "math.prod(x)",
+    "statistics.mean(x)",
+    "statistics.median(x)",
+    "statistics.mode(x)",
+    "sum(x) / len(x)",
+    "sum(x) // len(x)",
+    "list(itertools.accumulate(x))",
+    "list(itertools.chain.from_iterable(x))",
+    "[b - a for a, b in zip(x, x[1:])]",
+    "list(map(str, x))",
+    "list(map(int, x))",
+    "list(map(len, x))",
+    "list(map(abs, x))",
+    "list(map(ord, x))",
+    "list(map(str.upper, x))",
+    "list(map(str.lower, x))",
+    "list(map(str.title, x))",
+    "list(map(str.strip, x))",
+    "list(filter(None, x))",
+    "[-n for n in x]",
+    "[n * n for n in x]",
+    "[n for n in x if n > 0]",
+    "[n for n in x if n < 0]",
+    "sum(map(len, x))",
+    "list(zip(x, x[1:]))",
+    "list(zip(*x))",
+    "dict(x)",
+    # Counting
+    "dict(collections.Counter(x))",
+    "dict(collections.Counter(x.split()))",
+    "collections.Counter(x).most_common(1)[0][0]",
+    "collections.Counter(x).most_common(1)[0][1]",
+    # Dictionaries
+    "list(x.keys())",
+    "list(x.values())",
+    "list(x.items())",
+    "sorted(x.values())",
+    "sorted(x.items())",
+    "sum(x.values())",
+    "max(x.values())",
+    "min(x.values())",
+    "dict(sorted(x.items()))",
+    "max(x, key=x.get)",
+    "min(x, key=x.get)",
+    "sorted(x, key=x.get)",
+    "sorted(x, key=x.get, reverse=True)",
+    "{value: key for key, value in x.items()}",
+    # Integers
+    "math.factorial(x)",
+    "math.isqrt(x)",
+    "x * x",
+    "x % 2 == 0",
+    "x.bit_length()",
+    "x.bit_count()",
+    "bin(x)[2:]",
+    "hex(x)[2:]",
+    "sum(map(int, str(abs(x))))",
+    "int(str(x)[::-1])",
+    # Dates
+    "datetime.date.fromisoformat(x).year",
+    "datetime.date.fromisoformat(x).month",
+    "datetime.date.fromisoformat(x).day",
+    "datetime.date.fromisoformat(x).weekday()",
+    "datetime.date.fromisoformat(x).isoweekday()",
+    "datetime.date.fromisoformat(x).isocalendar()[1]",
+    "datetime.date.fromisoformat(x).toordinal()",
+    "datetime.date.fromisoformat(x).timetuple().tm_yday",
+    "datetime.date.fromisoformat(x).strftime('%A')",
+    "datetime.date.fromisoformat(x).strftime('%a')",
+    "datetime.date.fromisoformat(x).strftime('%B')",
+    "datetime.date.fromisoformat(x).strftime('%b')",
+    "datetime.date.fromisoformat(x).strftime('%d.%m.%Y')",
+    "datetime.date.fromisoformat(x).strftime('%d/%m/%Y')",
+    "datetime.date.fromisoformat(x).strftime('%Y%m%d')",
+    "calendar.isleap(int(x[:4]))",
+)
+
+_BINARY: tuple[str, ...] = (
+    "a",
+    "b",
+    "a + b",
+    "a - b",
+    "a * b",
+    "a // b",
+    "a / b",
+    "a % b",
+    "a ** b",
+    "b - a",
+    "b // a",
+    "max(a, b)",
+    "min(a, b)",
+    "abs(a - b)",
+    "divmod(a, b)",
+    "math.gcd(a, b)",
+    "math.lcm(a, b)",
+    "a == b",
+    "a < b",
+    "a > b",
+    "a in b",
+    "b in a",
+    "b + a",
+    "a & b",
+    "a | b",
+    "[a, b]",
+    "(a, b)",
+    "a[b]",
+    "b[a]",
+    "a[:b]",
+    "a[b:]",
+    "a[-b:]",
+    "a.get(b)",
+    "a.count(b)",
+    "a.index(b)",
+    "a.find(b)",
+    "a.split(b)",
+    "a.startswith(b)",
+    "a.endswith(b)",
+    "a.removeprefix(b)",
+    "a.removesuffix(b)",
+    "a.strip(b)",
+    "a.replace(b, '')",
+    "a.join(b)",
+    "b.join(a)",
+    "b.join(map(str, a))",
+    "a.zfill(b)",
+    "a.ljust(b)",
+    "a.rjust(b)",
+    "a.center(b)",
+    "a + ' ' + b",
+    "a + str(b)",
+    "list(zip(a, b))",
+    "dict(zip(a, b))",
+    "{**a, **b}",
+    "sorted(set(a) & set(b))",
+    "sorted(set(a) | set(b))",
+    "sorted(set(a) - set(b))",
+    "sorted(a + b)",
+    "list(dict.fromkeys(a + b))",
+    "list(map(operator.add, a, b))",
+    "list(map(operator.sub, a, b))",
+    "list(map(operator.mul, a, b))",
+    "sum(map(operator.mul, a, b))",
+    "list(range(a, b))",
+    "list(range(a, b + 1))",
+    "list(map(a.get, b))",
+    "(datetime.date.fromisoformat(a) + datetime.timedelta(days=b)).isoformat()",
+    "(datetime.date.fromisoformat(b) - datetime.date.fromisoformat(a)).days",
+    "(datetime.date.fromisoformat(a) - datetime.date.fromisoformat(b)).days",
+)
+
+_WITH_CONSTANT: tuple[str, ...] = (
+    "x[c]",
+    "x[:c]",
+    "x[c:]",
+    "x[-c:]",
+    "x.split(c)",
+    "x.split(c)[0]",
+    "x.split(c)[-1]",
+    "x.count(c)",
+    "x.strip(c)",
+    "x.replace(c, '')",
+    "c.join(x)",
+    "c.join(map(str, x))",
+    "x + c",
+    "x * c",
+    "x // c",
+    "x % c",
+    "c - x",
+    "x ** c",
+    "c + x",
+    "[n + c for n in x]",
+    "[n * c for n in x]",
+    "[n // c for n in x]",
+    "[n for n in x if n > c]",
+    "[n for n in x if n < c]",
+    "{key: value + c for key, value in x.items()}",
+    "(datetime.date.fromisoformat(x) + datetime.timedelta(days=c)).isoformat()",
+    "a + c + b",
+    "a + c + str(b)",
+)
+
+_WITH_TWO_CONSTANTS: tuple[str, ...] = ("x.replace(c, d)",)
+
+_MODULES: tuple[str, ...] = (
+    "calendar",
+    "collections",
+    "datetime",
+    "itertools",
+    "math",
+    "operator",
+    "re",
+    "statistics",
+    "string",
+    "textwrap",
+)
+"""Modules that the expressions use."""
 
 _LARGEST = 10_000
 """Larger numbers and longer values are not searched: powers and repetitions of them would take too long."""
@@ -53,17 +334,17 @@ def _case(example: Example) -> Case:
 
 def _candidates(arity: int, cases: Sequence[Case]) -> Iterator[str]:
     if arity == 1:
-        yield from expressions.UNARY
+        yield from _UNARY
     if arity == 2:
-        yield from expressions.BINARY
+        yield from _BINARY
     names = {"x"} if arity == 1 else {"a", "b"}
     constants = _constants(cases)
-    for template in expressions.WITH_CONSTANT:
+    for template in _WITH_CONSTANT:
         if _names(template) & {"x", "a", "b"} == names:
             yield from (_substitute(template, c=constant) for constant in constants)
     if arity == 1:
         texts = [constant for constant in constants if isinstance(constant, str) and len(constant) == 1]
-        for template in expressions.WITH_TWO_CONSTANTS:
+        for template in _WITH_TWO_CONSTANTS:
             yield from (_substitute(template, c=c, d=d) for c in texts for d in texts if c != d)
 
 
@@ -103,7 +384,7 @@ def _compiled(expression: str) -> CodeType:
 
 @lru_cache(maxsize=1)
 def _modules() -> dict[str, Any]:
-    return {name: importlib.import_module(name) for name in expressions.MODULES}
+    return {name: importlib.import_module(name) for name in _MODULES}
 
 
 def function(signature: Signature, bodies: Sequence[str]) -> str:
@@ -127,7 +408,7 @@ def function(signature: Signature, bodies: Sequence[str]) -> str:
         elif body is not bodies[-1]:
             raise WorkerError("what comes after a loop is not written here")
         lines += ast.unparse(tree).splitlines()
-    imports = [f"import {module}" for module in expressions.MODULES if module in _names("\n".join(lines))]
+    imports = [f"import {module}" for module in _MODULES if module in _names("\n".join(lines))]
     return "\n".join([*imports, f"def {signature}:", *(f"    {line}" for line in lines), ""])
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
+pytest.importorskip("ray")
+from orchestai.cluster import actors
 from orchestai.config import RayConfig, load_config
 from orchestai.execution.runtime import open_runtime
 from orchestai.outcome import Unscorable
@@ -32,7 +34,7 @@ def nodes() -> Iterator[Any]:
 
 async def test_nothing_is_lost_with_a_node(nodes: Any) -> None:
     config = with_tools_alone(load_config(REPOSITORY / "config.yaml", ["sandbox.workers=1"]))
-    away = config.execution.model_copy(update={"backend": "ray", "ray": RayConfig(num_workers=1, wait_s=200, tries=3)})
+    away = config.execution.model_copy(update={"backend": "ray", "ray": RayConfig(num_workers=1)})
     plan = whole("calculator")
     with Sandbox.from_config(config.sandbox) as here:
         expected = [here.run(program).passed for program in PROGRAMS]
@@ -51,12 +53,11 @@ async def test_nothing_is_lost_with_a_node(nodes: Any) -> None:
         assert (ran.outcome, ran.answer) == (here_too.outcome, here_too.answer)
 
 
-async def test_without_any_node_left_an_execution_is_unscorable(nodes: Any) -> None:
+async def test_without_any_node_left_an_execution_is_unscorable(nodes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     config = with_tools_alone(load_config(REPOSITORY / "config.yaml", ["sandbox.workers=1"]))
-    patient = RayConfig(num_workers=1, wait_s=200)
-    away = config.execution.model_copy(update={"backend": "ray", "ray": patient})
+    away = config.execution.model_copy(update={"backend": "ray", "ray": RayConfig(num_workers=1)})
     async with open_runtime(config.workers, away, config.sandbox) as remote:
-        remote.executor._cluster._config = patient.model_copy(update={"wait_s": 1.0})
+        monkeypatch.setattr(actors, "WAIT_S", 1.0)
         actor = int(re.search(r"process (\d+)", remote.executor._cluster.facts.name)[1])
         nodes.remove_node(next(iter(nodes.worker_nodes)), allow_graceful=False)
         psutil.wait_procs([psutil.Process(actor)] if psutil.pid_exists(actor) else [], timeout=60)

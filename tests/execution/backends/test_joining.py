@@ -7,7 +7,7 @@ import socket
 import pytest
 
 pytest.importorskip("ray")
-from orchestai.cluster import joining
+from orchestai.cluster import actors
 from orchestai.config import PlaceConfig, RayConfig, SandboxConfig
 from orchestai.errors import UserError
 from orchestai.execution.remote import open_remote
@@ -28,7 +28,7 @@ def test_local_asks_for_a_ray_of_this_machine_whatever_the_environment_says(monk
     """Ray itself would start one as a cluster of others, whose CPUs a second pool waits for."""
     asked: dict[str, object] = {}
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    monkeypatch.setattr(joining.ray, "init", lambda **options: asked.update(options))
-    with joining.joined(RayConfig(address="local")):
+    monkeypatch.setattr(actors.ray, "init", lambda **options: asked.update(options))
+    with actors.joined(RayConfig(address="local")):
         pass
     assert (asked["address"], asked["namespace"]) == ("local", "orchestai-alone")

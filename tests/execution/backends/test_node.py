@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestai.cluster.environment import keep_environment
+pytest.importorskip("ray")
+from orchestai.cluster.actors import keep_environment
 from orchestai.config import ExecutionConfig, load_config
 from orchestai.execution.remote import Node, NodeSetup
 from orchestai.execution.runtime import open_runtime

@@ -10,6 +10,7 @@ import pytest
 from orchestai.planner.base import Plan
 from orchestai.planner.planning_queue import PlanningQueue
 from orchestai.planner.serving import ServedPlanner
+from orchestai.serving.api import service
 from orchestai.tasks.task import Task
 from support.models.model_server import ModelServer, model_server
 from support.serving.served import Served, functions, models, serving, settings
@@ -108,8 +109,9 @@ def test_without_a_plan_the_best_single_worker_answers(two: Served, plan: Callab
     assert reply.headers["x-orchestai-degraded"] == "true"
 
 
-def test_more_than_can_wait_are_told_to_come_again() -> None:
-    config = settings({"pool": functions("good")}, execution={"concurrency": 1}, serving={"queue": 0})
+def test_more_than_can_wait_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "QUEUE", 0)
+    config = settings({"pool": functions("good")}, execution={"concurrency": 1})
     with serving(config) as served:
         served.orchestrator._in_work._free = 1
         from threading import Thread

@@ -101,8 +101,7 @@ def serving(engine: Engine) -> Iterator[str]:
 
         def do_GET(self) -> None:
             if self.path.startswith("/server_info"):
-                # It could take over weights from GPU to GPU, but there is none.
-                ways = {"weight_transfer_config": {"backend": "nccl"}, "parallel_config": {"worker_extension_cls": ""}}
+                ways = {"parallel_config": {"worker_extension_cls": ""}}
                 return self.answer({"vllm_config": ways})
             assert self.path == "/v1/models"
             cards = [{"id": "base", "object": "model", "parent": None}]

@@ -20,7 +20,6 @@ from orchestai.training.rl.setup import train
 from orchestai.types import TokenDecisions
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
-from support.cluster.simulated import simulated_cluster
 from support.models import fake_vllm
 from support.models.language_model import tiny_model, tiny_tokenizer
 from support.repository import importing
@@ -70,28 +69,6 @@ def test_a_server_writes_the_plans_with_the_weights_of_each_update(checkpoint, t
         assert row["grad_norm"] > 0
         assert row["sampler_ratio"] == pytest.approx(1, abs=1e-4)
     assert engine.calls == ["reload", "reset"] * 6
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_nodes_of_a_cluster_write_the_plans_that_the_planner_would(checkpoint, tmp_path):
-    """The same plans, the same rewards and the same updates, up to rounding; but for latencies, which are measured."""
-    found = {}
-    with simulated_cluster(2):
-        for backend in ("transformers", "ray"):
-            config = settings(tmp_path, {"backend": backend}, sampler_correction="token_truncate")
-            untimed = config.rewards.model_copy(update={"latency_weight": 0.0})
-            config = config.model_copy(update={"rewards": untimed})
-            rows = run(config, checkpoint, tmp_path / backend)
-            found[backend] = [
-                {key: value for key, value in row.items() if key != "canary_gap" and "latency" not in key}
-                for row in rows
-            ]
-            if backend == "ray":
-                assert all(row["canary_gap"] < 1e-4 for row in rows if "loss" in row)
-    assert any(row.get("grad_norm", 0) > 0 for row in found["ray"])
-    for here, there in zip(found["transformers"], found["ray"], strict=True):
-        assert there == pytest.approx(here, rel=1e-3, abs=1e-5)
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from orchestai.config import (
     OF_SERVING,
     OptimizationConfig,
     RayConfig,
-    RaySamplingConfig,
     RlConfig,
 )
 from orchestai.errors import UserError
@@ -75,17 +74,15 @@ _LENGTH = frozenset({"training.phase2_rl.num_episodes", "training.phase2_rl.num_
 _PHASE2 = "training.phase2_rl."
 _OF_SERVING = frozenset(f"planner.{key}" for key in OF_SERVING)
 _SCHEDULE = "training.phase2_rl.lr_schedule"
-_OF_VLLM = ("base_url", "api_key_env", "timeout_s", "gpu_memory_utilization", "sync_dir")
+_OF_VLLM = ("base_url", "gpu_memory_utilization", "sync_dir")
 _SPEED = {
     "agents.concurrency",
-    "model.max_rows",
     "execution.backend",
     "sandbox.workers",
     "sandbox.preload",
     *(f"execution.ray.{key}" for key in RayConfig.model_fields),
     *(_PHASE2 + key for key in ("micro_batch_size", "micro_batch_tokens", "save_every", "keep_checkpoints")),
     *(f"{section}.vllm.{key}" for section in ("planner.language", "model") for key in _OF_VLLM),
-    *(f"{section}.ray.{key}" for section in ("planner.language", "model") for key in RaySamplingConfig.model_fields),
 }
 """Change no result."""
 

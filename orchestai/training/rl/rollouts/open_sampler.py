@@ -10,7 +10,7 @@ from pathlib import Path
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
-from orchestai.config import LanguageConfig, PlaceConfig
+from orchestai.config import LanguageConfig
 from orchestai.errors import UserError
 from orchestai.lm.backends.canary import CanaryProbe
 from orchestai.lm.backends.synced import Processes, SyncedPolicy, open_backend
@@ -30,14 +30,12 @@ async def open_sampler(
     temperature: float,
     accelerator: Accelerator,
     output: Path,
-    place: PlaceConfig,
 ) -> AsyncIterator[Sampler]:
     """The sampler of `planner.language.backend`; planners of other kinds draw their own plans.
 
     Args:
         tasks: the shortest of them is the canary's prompt.
         output: folder of the run.
-        place: where executions run.
 
     Raises:
         UserError: as `open_backend` says, or no prompt is short enough.
@@ -61,7 +59,6 @@ async def open_sampler(
         processes_of(accelerator),
         section="planner.language",
         sync_dir=output / "sync",
-        place=place,
     )
     try:
         yield BackendSampler(planner, backend)

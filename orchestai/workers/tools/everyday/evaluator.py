@@ -145,8 +145,9 @@ class _Clauses:
         except WorkerError as error:
             reason = error
         for words, thing in () if given else self._without_things(text):
+            bare = (thing[1:-1] if _QUOTED.fullmatch(thing) else thing).replace(ASIDE, self._context[2])
             try:
-                first, *others = self.carried_out(words, (self._bare(thing),), must_refer=True)
+                first, *others = self.carried_out(words, (bare,), must_refer=True)
             except WorkerError:
                 continue
             if HERE not in words:
@@ -170,10 +171,6 @@ class _Clauses:
             for bare in (self._language.object.sub("", words), words.removesuffix(HERE).rstrip(": \n")):
                 if bare != words:
                     yield bare, things[0][0]
-
-    def _bare(self, thing: str) -> str:
-        quoted = _QUOTED.fullmatch(thing)
-        return (thing[1:-1] if quoted else thing).replace(ASIDE, self._context[2])
 
     def carried_out(self, text: str, given: Sequence[Any], *, must_refer: bool = False) -> list[_Clause]:
         """The clauses; each is given what the one before gave.

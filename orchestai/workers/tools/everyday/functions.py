@@ -73,7 +73,7 @@ def answer(request: Request) -> str:
     for symbol in {*signature.parameters} & _SYMBOLS:
         described = re.sub(rf"\b{symbol}\b", " ", described)
     named = signature.name.replace("_", " ")
-    for words in (described, named if not _content(described) else ""):
+    for words in (described, "" if set(_WORD.findall(described.lower())) - _words("left_out") else named):
         for clauses in ([words], _CLAUSE.split(words)) if len(words) <= _LONGEST else ():
             bodies = [_bodies(clause, len(signature.parameters) if i == 0 else 1) for i, clause in enumerate(clauses)]
             if not all(bodies):
@@ -122,10 +122,6 @@ def _begins(word: str, alternatives: Alternatives) -> bool:
         return word[0].isdigit()
     endings = {one: min(_LONGEST_ENDING, len(one)) if len(one) > _EXACT else 0 for one in alternatives}
     return any(word.startswith(one) and len(word) - len(one) <= most for one, most in endings.items())
-
-
-def _content(words: str) -> set[str]:
-    return set(_WORD.findall(words.lower())) - _words("left_out")
 
 
 def _bits(examples: tuple[Example, ...]) -> float:
