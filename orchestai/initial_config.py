@@ -34,7 +34,7 @@ _MOST_PAGES, _MOST_MODELS = 50, 20
 """A server with more is a catalog, of which nobody wants everything in a pool."""
 _PRIVATE = (".localhost", ".local", ".internal", ".lan")
 _ENDPOINT = re.compile(r"/+(models|(chat/)?completions)?/*(?=\?|$)")
-_WITHOUT_ENDPOINT = (404, 405, 501)
+_WITHOUT_ENDPOINT = (401, 403, 404, 405, 501)
 _NOT_CHAT = re.compile(
     r"embed|rerank|\bbge\b|minilm|whisper|transcri|tts|speech|dall-e|image|diffusion|sora|moderation|realtime", re.I
 )
@@ -254,13 +254,13 @@ async def _ask(server: Server, names: Sequence[str]) -> tuple[Server, list[Serve
                 found = replace(server, url=_ENDPOINT.sub("", reply.url, count=1))
                 return found, [_served(entry, found) for entry in entries]
             replies.append(reply)
-        if any(reply.status in (401, 403) for reply in replies):
-            raise UserError(f"--server {server.url}: {_about_key(server)}")
         for suffix in suffixes if names else ():
             asked = json.dumps({"model": names[0], "messages": [], "max_tokens": 1}).encode()
             reply = await client.probe(joined(server.url, f"{suffix}/chat/completions"), asked)
             if reply.status not in _WITHOUT_ENDPOINT and not _is_page(reply):
                 return replace(server, url=joined(server.url, suffix)), []
+        if any(reply.status in (401, 403) for reply in replies):
+            raise UserError(f"--server {server.url}: {_about_key(server)}")
     except PassingError as fault:
         raise UserError(
             f"--server {server.url}: cannot be reached ({fault}); is it running, and is the URL right?"
@@ -320,8 +320,11 @@ async def _entries(client: HttpClient, reply: HttpReply) -> list[dict[str, Any]]
             return entries
         entries = [*(entries or ()), *(one for entry in data if (one := _entry_of(entry)))]
         links = said.get("links") if isinstance(said, dict) else None
+        following = links.get("next") if isinstance(links, dict) else None
+        if isinstance(said, dict) and said.get("has_more") and said.get("last_id"):
+            following = f"?after_id={said['last_id']}"
         try:
-            further = urljoin(reply.url, str(links["next"])) if isinstance(links, dict) and links.get("next") else ""
+            further = urljoin(reply.url, str(following)) if following else ""
             if not further or further in seen or _hosts(further) != _hosts(reply.url):
                 break
         except ValueError:

@@ -87,6 +87,19 @@ def test_several_servers_become_a_pool_that_answers(
     assert (set(local.keys), set(catalog.keys)) == ({None}, {"Bearer sk-mine"}), "a key went astray"
 
 
+def test_a_key_that_may_not_list_models_and_a_list_of_pages_do_not_stop_it(
+    servers: tuple[ChatServer, ChatServer],
+) -> None:
+    local, _ = servers
+    local.lists = {"/v1/models": Reply({}, 403)}
+    assert [model.name for model in init("--server", local.url, "--model", "tiny").models.values()] == ["tiny"]
+    local.lists = {
+        "/v1/models": listed(OLLAMA[:1], has_more=True, last_id="big:70b"),
+        "/v1/models?after_id=big:70b": listed(OLLAMA[1:], has_more=False),
+    }
+    assert [model.name for model in init("--server", local.url).models.values()] == ["big:70b", "llama3.2:3b"]
+
+
 PAGE = Reply(b"<html>hello</html>", content_type="text/html")
 REFUSED: dict[str, tuple[Reply, tuple[str, ...], str]] = {
     "no key": (Reply({"error": {"message": "Unauthorized"}}, 401), (), "--key_env"),

@@ -169,6 +169,6 @@ def test_training_refuses_a_folder_that_another_process_trains_into(
             assert f"out: another process writes here (process {process.pid} on" in capsys.readouterr().err
     with (
         another_process(tmp_path / "agents", "phase2"),
-        pytest.raises(UserError, match="agents: another process writes here"),
+        pytest.raises(UserError, match="another process"),
     ):
         agents_sample.trainer(tmp_path / "agents", agents_sample.settings()).train()

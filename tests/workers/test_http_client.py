@@ -54,7 +54,7 @@ async def test_a_server_is_asked_through_the_proxy_of_the_environment(
     assert server.headers[0]["proxy-authorization"] == "Basic bWU6d29yZA=="
     assert server.keys == ["Bearer sk-very-secret"]
     monkeypatch.setenv("no_proxy", "models.invalid")
-    with pytest.raises(InfrastructureError, match="connection refused or lost after 2 tries"):
+    with pytest.raises(InfrastructureError, match="2 tries"):
         await ask("http://models.invalid/v1")
 
 

@@ -80,7 +80,7 @@ def test_nothing_is_held_out_that_was_learned(data, tmp_path, caplog):
     save_training_data(tmp_path / "more.json", [example("spell the date", "count its words"), known, new], config())
     train(config(num_epochs=1), data=tmp_path / "more.json", output_dir=tmp_path / "second", start=start)
     assert "left out 1 of 2 examples held out, which are learned from" in caplog.text
-    with pytest.raises(UserError, match="nothing is left to validate on, as all 1 examples held out are learned from"):
+    with pytest.raises(UserError, match="all 1 examples"):
         split_examples([example("sort the list"), known], TasksConfig(), Path("x"))
 
 
