@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections import Counter
 from random import Random
 
 import pytest
 
-from benchmarks.composition import measure, passes
+from benchmarks.composition import measure, mutants, passes
 from orchestai.tasks import data_fingerprint, load_suite
-from orchestai.tasks.composition.generate import OPERATIONS, SPLITS, generate_pairs
-from orchestai.tasks.composition.graph import INPUT, Composition
+from orchestai.tasks.composition.generate import BY_NAME, OPERATIONS, SPLITS, generate_pairs
+from orchestai.tasks.composition.graph import INPUT, Composition, Node
 from orchestai.tasks.composition.probes import sample
 from orchestai.tasks.visible_examples import Example, clean, parse_calls, parse_examples
 
@@ -88,6 +89,14 @@ def test_hidden_tests_kill_mutants(splits):
     found = measure(splits["test"][::16], OPERATIONS)
     assert found.killed.total() > 300
     assert found.rate > 0.97
+
+
+def test_mutants_are_told_equivalent_by_behaviour():
+    """Swapping the arguments of an addition is the same program, which must not count as a survivor."""
+    nodes = [Node(BY_NAME[name], (INPUT,)) for name in ("text_length", "count_vowels")]
+    composition = Composition("str", (*nodes, Node(BY_NAME["add"], (0, 1))))
+    sorts = Counter(sort for sort, _ in mutants(composition, OPERATIONS))
+    assert (sorts["swap"], sorts["edge"], sorts["drop"]) == (1, 2, 2)
 
 
 def test_the_suite_is_the_same_every_time():
