@@ -28,20 +28,16 @@ def test_reasons_that_differ_in_numbers_and_quotations_are_one(one: str, other: 
     assert Unscorable("timeout", one).group != Unscorable("server", one).group
 
 
-@pytest.mark.parametrize(
-    "value", [1, 1.0, True, "1", " 1.0 ", np.float32(1), np.array([1]), np.array(1), np.bool_(True)]
-)
-def test_a_reward_is_a_number_of_whatever_type(value: object) -> None:
-    assert reward_number(value) == 1.0
+def test_a_reward_is_a_number_of_whatever_type() -> None:
+    ones = [1, 1.0, True, "1", " 1.0 ", np.float32(1), np.array([1]), np.array(1), np.bool_(True)]
+    assert list(map(reward_number, ones)) == [1.0] * len(ones)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [None, "", "one", "nan", math.nan, math.inf, [1.0], {}, np.array([1, 2]), np.array([]), object(), 1j, 10**400],
-)
-def test_what_is_no_number_is_no_reward(value: object) -> None:
-    with pytest.raises(UserError, match="one finite number"):
-        reward_number(value)
+def test_what_is_no_number_is_no_reward() -> None:
+    odd = (None, "", "one", "nan", math.nan, math.inf, [1.0], {}, np.array([1, 2]), np.array([]), object(), 1j, 10**400)
+    for value in odd:
+        with pytest.raises(UserError, match="one finite number"):
+            pytest.fail(f"{value!r} is {reward_number(value)}")
 
 
 # A wrong shape or a broken reward must stop where it is made, not as a strange loss much later.

@@ -16,43 +16,41 @@ from orchestai.rewards.citations import judge_report
 from orchestai.rewards.scorers import find_scorer
 from orchestai.tasks.task import Task
 
-
-@pytest.mark.parametrize(
-    ("suite", "text", "expected"),
-    [
-        ("squad", "  The  Eiffel-Tower, (Paris)!", "eiffeltower paris"),
-        ("squad", "A man; an apple_tree", "man appletree"),
-        ("squad", "theatre another", "theatre another"),
-        ("squad", "Café", "café"),
-        ("hotpotqa", "The U.S.A.", "usa"),
-        ("triviaqa", "The_U.S.A.", "u s"),  # "a" is an article once it stands alone, as in the official script
-        ("triviaqa", "Rock ‘n’ Roll`s", "rock n roll s"),
-        ("nq_open", "Café", "cafe\u0301"),
-        ("nq_open", "Beyonce\u0301, the singer", "beyonce\u0301 singer"),
-    ],
-)
-def test_normalisation_is_that_of_each_official_script(suite, text, expected):
-    assert normalize_answer(text, suite) == expected
+NORMALIZED = [
+    ("squad", "  The  Eiffel-Tower, (Paris)!", "eiffeltower paris"),
+    ("squad", "A man; an apple_tree", "man appletree"),
+    ("squad", "theatre another", "theatre another"),
+    ("squad", "Café", "café"),
+    ("hotpotqa", "The U.S.A.", "usa"),
+    ("triviaqa", "The_U.S.A.", "u s"),  # "a" is an article once it stands alone, as in the official script
+    ("triviaqa", "Rock ‘n’ Roll`s", "rock n roll s"),
+    ("nq_open", "Café", "cafe\u0301"),
+    ("nq_open", "Beyonce\u0301, the singer", "beyonce\u0301 singer"),
+]
 
 
-@pytest.mark.parametrize(
-    ("suite", "prediction", "answers", "expected"),
-    [
-        ("squad", "in Paris, France", ["Paris"], 0.5),  # precision 1/3, recall 1
-        ("squad", "Paris Paris", ["Paris"], 2 / 3),  # words count as often as they are there
-        ("squad", "Rome", ["Paris"], 0.0),
-        ("squad", "", ["Paris"], 0.0),
-        ("squad", "big red dog", ["red dog", "big cat"], 0.8),
-        ("squad", "yes it is", ["yes"], 0.5),
-        ("hotpotqa", "yes it is", ["yes"], 0.0),
-        ("hotpotqa", "no", ["no way"], 0.0),
-        ("hotpotqa", "Yes.", ["yes"], 1.0),
-        ("hotpotqa", "the yes man", ["yes prime minister"], 0.4),
-        ("triviaqa", "Jean-Paul Sartre", ["jean paul"], 0.8),
-    ],
-)
-def test_f1_is_that_of_each_official_script(suite, prediction, answers, expected):
-    assert f1(prediction, answers, suite) == pytest.approx(expected)
+def test_normalization_is_that_of_each_official_script():
+    assert [(suite, text, normalize_answer(text, suite)) for suite, text, _ in NORMALIZED] == NORMALIZED
+
+
+F1 = [
+    ("squad", "in Paris, France", ["Paris"], 0.5),  # precision 1/3, recall 1
+    ("squad", "Paris Paris", ["Paris"], 2 / 3),  # words count as often as they are there
+    ("squad", "Rome", ["Paris"], 0.0),
+    ("squad", "", ["Paris"], 0.0),
+    ("squad", "big red dog", ["red dog", "big cat"], 0.8),
+    ("squad", "yes it is", ["yes"], 0.5),
+    ("hotpotqa", "yes it is", ["yes"], 0.0),
+    ("hotpotqa", "no", ["no way"], 0.0),
+    ("hotpotqa", "Yes.", ["yes"], 1.0),
+    ("hotpotqa", "the yes man", ["yes prime minister"], 0.4),
+    ("triviaqa", "Jean-Paul Sartre", ["jean paul"], 0.8),
+]
+
+
+def test_f1_is_that_of_each_official_script():
+    for suite, prediction, answers, expected in F1:
+        assert f1(prediction, answers, suite) == pytest.approx(expected), (suite, prediction)
 
 
 def test_the_last_tagged_answer_counts():

@@ -34,45 +34,45 @@ def test_the_types_of_a_parameter() -> None:
     assert found == {case: {"q": frozenset(types)} for case, (_, types) in TYPES.items()}
 
 
-@pytest.mark.parametrize(
-    ("schema", "names", "required"),
-    [
-        ({"type": "object"}, [], []),
-        ({"properties": {}, "required": ["q"]}, ["q"], ["q"]),
-        ({"properties": {"q": TEXT}, "required": ["q", "token"]}, ["q", "token"], ["q", "token"]),
-        ({"allOf": [{"properties": {"q": TEXT}, "required": ["q"]}, {"properties": {"r": TEXT}}]}, ["q", "r"], ["q"]),
-        ({"$ref": "#/$defs/I", "$defs": {"I": {"properties": {"q": TEXT}}}}, ["q"], []),
-        (True, [], []),
-        ({"properties": {"q": TEXT}, "required": "q"}, ["q"], []),
-    ],
-)
-def test_the_parameters_of_a_tool(schema: Any, names: list[str], required: list[str]) -> None:
-    properties, needed = read_schema(schema)
-    assert (list(properties), needed) == (names, required)
+PARAMETERS = [
+    ({"type": "object"}, [], []),
+    ({"properties": {}, "required": ["q"]}, ["q"], ["q"]),
+    ({"properties": {"q": TEXT}, "required": ["q", "token"]}, ["q", "token"], ["q", "token"]),
+    ({"allOf": [{"properties": {"q": TEXT}, "required": ["q"]}, {"properties": {"r": TEXT}}]}, ["q", "r"], ["q"]),
+    ({"$ref": "#/$defs/I", "$defs": {"I": {"properties": {"q": TEXT}}}}, ["q"], []),
+    (True, [], []),
+    ({"properties": {"q": TEXT}, "required": "q"}, ["q"], []),
+]
+
+
+def test_the_parameters_of_a_tool() -> None:
+    for schema, names, required in PARAMETERS:
+        properties, needed = read_schema(schema)
+        assert (list(properties), needed) == (names, required), schema
 
 
 SAID = {"type": "text", "text": "it rises"}
 
 
-@pytest.mark.parametrize(
-    ("result", "texts"),
-    [
-        ({"content": [SAID], "structuredContent": {"n": "three"}}, ["it rises"]),
-        ({"content": [{"type": "video", "data": "x"}, SAID, None, "it"]}, ["it rises"]),
-        ({"content": [{**SAID, "annotations": {"priority": 7}}]}, ["it rises"]),
-        ({"structuredContent": {"n": 3}}, ['{"n": 3}']),
-        ({"content": None, "structuredContent": [3]}, ["[3]"]),
-        ({"content": [{"type": "resource", "resource": {"uri": "moon.md", "text": "a body"}}]}, ["a body"]),
-        ({"content": [{"type": "resource_link", "uri": "./moon.md"}]}, ["./moon.md"]),
-        ({"content": [{"type": "image", "data": "aGk="}, {"type": "text", "text": 7}]}, []),
-        ({"content": "it rises"}, []),
-        ({"content": {"type": "text", "text": "it rises"}}, []),
-        ({"content": [{"type": "resource", "resource": None}, {"type": "resource_link"}, ["it"], 7]}, []),
-    ],
-)
-def test_what_a_tool_gave_is_its_texts(result: dict[str, Any], texts: list[str]) -> None:
-    readable_result(result)
-    assert result == {"content": [{"type": "text", "text": text} for text in texts]}
+RESULTS: list[tuple[dict[str, Any], list[str]]] = [
+    ({"content": [SAID], "structuredContent": {"n": "three"}}, ["it rises"]),
+    ({"content": [{"type": "video", "data": "x"}, SAID, None, "it"]}, ["it rises"]),
+    ({"content": [{**SAID, "annotations": {"priority": 7}}]}, ["it rises"]),
+    ({"structuredContent": {"n": 3}}, ['{"n": 3}']),
+    ({"content": None, "structuredContent": [3]}, ["[3]"]),
+    ({"content": [{"type": "resource", "resource": {"uri": "moon.md", "text": "a body"}}]}, ["a body"]),
+    ({"content": [{"type": "resource_link", "uri": "./moon.md"}]}, ["./moon.md"]),
+    ({"content": [{"type": "image", "data": "aGk="}, {"type": "text", "text": 7}]}, []),
+    ({"content": "it rises"}, []),
+    ({"content": {"type": "text", "text": "it rises"}}, []),
+    ({"content": [{"type": "resource", "resource": None}, {"type": "resource_link"}, ["it"], 7]}, []),
+]
+
+
+def test_what_a_tool_gave_is_its_texts() -> None:
+    for result, texts in RESULTS:
+        readable_result(result)
+        assert result == {"content": [{"type": "text", "text": text} for text in texts]}, texts
 
 
 @pytest.mark.parametrize(
