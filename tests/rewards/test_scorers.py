@@ -36,6 +36,8 @@ def sandbox():
     [
         (task("Paris"), "paris.", 1.0),
         (task("Paris"), "It is Paris", 0.0),
+        (task("12.0"), "12", 1.0),
+        (task("-5"), "5", 0.0),
         (task("Paris"), "It is <answer>Paris</answer>", 1.0),
         (task("x b", scorer="f1"), "b c", 0.5),
         (task("12", scorer="numeric"), "3 + 9 = 12 apples", 1.0),
