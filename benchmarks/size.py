@@ -52,7 +52,6 @@ CEILINGS = {
     "config": 1819,
     "storage cluster threads text": 1671,
     "tasks": 4476,
-    "sandbox": 5864,
     "workers": 6860,
     "estimate": 1311,
     "execution": 3708,
