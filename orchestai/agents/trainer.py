@@ -251,7 +251,7 @@ class AgentTrainer:
         if self._train is not None and self._val is not None:
             return list(self._train), list(self._val)
         if self._train is not None:
-            return _divided(self._train, self.config.tasks)
+            return _divided(self._train, self.config.tasks, seen)
         tasks, eval_tasks = split_tasks(self.config.tasks, seen)
         return tasks, list(self._val or eval_tasks)
 
@@ -262,10 +262,11 @@ class AgentTrainer:
         return sections
 
 
-def _divided(tasks: Sequence[Task], settings: TasksConfig) -> tuple[list[Task], list[Task]]:
-    """Tasks to learn from and to select on, by a hash of their words."""
+def _divided(tasks: Sequence[Task], settings: TasksConfig, seen: SeenTasks) -> tuple[list[Task], list[Task]]:
+    """Tasks to learn from and, of those that were not learned before, to select on, by a hash of their words."""
     parts = divide([task.instruction for task in tasks], settings, ("train", "validation"))
     learned, held_out = ([task for task, its in zip(tasks, parts, strict=True) if its == part] for part in PARTS[:2])
+    held_out = [task for task in held_out if not seen.has_learned(task.instruction)]
     if not learned or not held_out:
         raise UserError(
             f"AgentTrainer(train_dataset=...): {len(tasks)} tasks, of which none can be held out to select on; pass "

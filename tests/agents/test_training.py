@@ -20,7 +20,7 @@ from orchestai.agents.trainer import AgentTrainer
 from orchestai.cli.agents import agents
 from orchestai.errors import UserError
 from orchestai.evaluation import agents as evaluation
-from orchestai.tasks.splits import open_splits
+from orchestai.tasks.splits import NOTHING_SEEN, SeenTasks, open_splits
 from orchestai.training.rl.monitoring.training_report import METRICS, ROLLOUTS
 from support.agents import sample
 from support.repository import importing
@@ -125,6 +125,18 @@ def test_agents_are_not_evaluated_on_tasks_that_they_learned(tmp_path, capsys):
     assert set(held_out["evaluated"]) <= {task.task_id for task in splits.test}
     assert held_out["evaluated"]
     assert "tasks are held out; left out" in " ".join(capsys.readouterr().err.split())
+
+
+def test_of_tasks_to_learn_from_alone_some_are_kept_to_select_on(tmp_path):
+    """All were learned from, and the best checkpoint was chosen by tasks of another suite."""
+    tasks = [sample.TASKS[0].model_copy(update={"task_id": str(i), "instruct_prompt": f"Say {i}."}) for i in range(40)]
+    trainer = sample.trainer(tmp_path, sample.settings(), train_dataset=tasks, val_dataset=None)
+    learned, held_out = trainer._tasks(NOTHING_SEEN)
+    assert learned
+    assert held_out
+    assert sorted(task.task_id for task in learned + held_out) == sorted(task.task_id for task in tasks)
+    known = SeenTasks.of([held_out[0].instruction])
+    assert trainer._tasks(known) == (learned, held_out[1:])
 
 
 def test_several_rewards_are_added_and_reported_by_name(tmp_path):

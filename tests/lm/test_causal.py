@@ -227,6 +227,15 @@ def test_rows_end_with_an_end_token_or_are_cut_off() -> None:
         assert row.ended or len(row.ids) == 12
 
 
+def test_a_row_too_long_for_the_angles_of_short_ones_is_refused() -> None:
+    """Phi-3's log-probabilities beside a longer row were 4 to 9 nats off."""
+    rope = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4, "long_factor": [8.0] * 4}
+    policy = llama(rope_parameters={**rope, "original_max_position_embeddings": 13})
+    assert_same(policy, *rows_of([(6, [4, 6]), (3, [2])]), temperature=1.0)
+    with pytest.raises(UserError, match="rotated otherwise in rows of more than 13 tokens"):
+        policy.score(*rows_of([(6, [4]), (9, [6])]), 1.0)
+
+
 def test_a_sliding_window_is_fine_until_a_row_is_longer() -> None:
     policy = CausalPolicy(model_of(MistralConfig(**SIZE, num_key_value_heads=2, sliding_window=12)), END)
     policy.end_ids = frozenset()

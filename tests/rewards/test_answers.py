@@ -6,6 +6,7 @@ import pytest
 
 from orchestai.outcome import Scored
 from orchestai.rewards.answers import (
+    exact_match,
     f1,
     f1_reward_fn,
     normalize_answer,
@@ -51,6 +52,11 @@ F1 = [
 def test_f1_is_that_of_each_official_script():
     for suite, prediction, answers, expected in F1:
         assert f1(prediction, answers, suite) == pytest.approx(expected), (suite, prediction)
+
+
+def test_an_answer_of_which_nothing_is_left_is_matched_as_it_is():
+    """"The The" normalises to nothing, as no answer at all does, which was right."""
+    assert [exact_match(said, ["The The"]) for said in ("", " ", "!!!", "The The")] == [0, 0, 0, 1]
 
 
 def test_the_last_tagged_answer_counts():

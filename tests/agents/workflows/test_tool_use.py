@@ -48,6 +48,7 @@ async def test_turns_and_episode_are_rewarded_apart():
     [
         ('<tool_call>{"name": "Copenhagen", "arguments": {}}</tool_call>', "search"),  # the error names it again
         ("<search>Copenhagen Oslo Paris Rome</search>", "search"),  # guesses
+        ("<search>Copenhagen\nOslo</search>", "search"),
         ("<python>print('Copenhagen')</python>", "python"),
         ("<python>print('Copen' + 'hagen')</python>", "python"),
         ("<python>Copenhagen</python>", "python"),  # a NameError, which names it
