@@ -62,6 +62,8 @@ CARDS = {
     "guesser": ("Answers at once, whatever is asked. Nearly free.", 1e-6),
 }
 CHANGES = ("same", "takeover", "exchange", "decline", "pairs")
+BEFORE = {"pairs": "pairs", "dearer": "twin"}
+"""The pool that executions were logged with, where it is another one."""
 
 
 def skill(of_spelling: float, of_turning: float) -> dict[str, float]:
@@ -83,7 +85,20 @@ def skills(change: str) -> Skills:
         pool |= {"speller": skill(BAD, GOOD), "turner": skill(GOOD, BAD)}
     if change == "decline":
         pool |= {"speller": skill(0.5, BAD), "clerk": skill(GOOD, FAIR)}
+    if change in ("worse", "gone"):
+        pool |= {"speller": skill(BAD, BAD)}
+    if change == "better":
+        pool |= {"clerk": skill(GOOD, GOOD)}
+    if change in ("twin", "dearer"):
+        pool |= {"intern": pool["speller"]}
     return pool
+
+
+def price(change: str, worker: str) -> float:
+    """Of a call, in US dollars."""
+    if change in ("twin", "dearer") and worker == "intern":
+        return 5e-6
+    return CARDS[worker][1] * (2 if change == "dearer" and worker == "speller" else 1)
 
 
 def options(change: str, worker: str) -> dict[str, Any]:
@@ -98,7 +113,7 @@ class Run:
     def __init__(self, folder: Path, change: str, seed: int, overrides: Sequence[str], fresh: bool = False) -> None:
         self.fresh = fresh
         self.folder, self.change, self.seed = folder / change / str(seed), change, seed
-        self.before = folder / ("pairs" if change == "pairs" else "logged") / str(seed)
+        self.before = folder / BEFORE.get(change, "logged") / str(seed)
         seeds = [f"training.phase1_supervised.seed={seed}", f"training.phase2_rl.seed={seed}"]
         lengths = ["training.phase1_supervised.num_epochs=4", f"training.phase2_rl.num_updates={UPDATES}"]
         self.overrides = [*seeds, *lengths, *overrides]
@@ -112,9 +127,10 @@ class Run:
                 "function": "benchmarks.training.drift_workers:work",
                 "options": options(change, name),
                 "card": card,
-                "price_per_call_usd": usd,
+                "price_per_call_usd": price(change, name),
             }
-            for name, (card, usd) in CARDS.items()
+            for name, (card, _) in CARDS.items()
+            if (change, name) != ("gone", "speller")
         }
         tasks = {"suite": "file", "path": str(self.before / "words.jsonl"), "scorer": "exact"}
         path = self.folder / f"{change}.yaml"
@@ -130,9 +146,7 @@ class Run:
         """Success on each test task of everything that is compared, and what it took."""
         found: dict[str, Any] = {"change": self.change, "seed": self.seed}
         began = time.monotonic()
-        first = self.config("pairs" if self.change == "pairs" else "same")
-        old = await self.phase1(first, self.before, LOGGED)
-        later = self.config(self.change)
+        old, later = await self.begin(), self.config(self.change)
         found["seconds_phase1"] = time.monotonic() - began
         test = open_splits(later.tasks).test
         found["phase 1"] = await self.tested(old, later, test)
@@ -146,6 +160,10 @@ class Run:
             found["fresh executions"] = await self.tested(fresh, later, test)
         artifacts.write_json(self.folder / "figures.json", found)
         return found
+
+    async def begin(self) -> Path:
+        """The planner of before the change."""
+        return await self.phase1(self.config(BEFORE.get(self.change, "same")), self.before, LOGGED)
 
     async def phase2(self, config: Config, start: Path) -> dict[str, Any]:
         """Calls of workers and seconds that it took."""
