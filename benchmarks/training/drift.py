@@ -1,7 +1,7 @@
 """What phase 2 is for: a pool that changed since its executions were logged, and workers that only work together.
 
     python -m benchmarks.training.drift [--changes takeover ...] [--seeds 0 1 2 3 4] [--folder runs/drift] [--json FILE]
-                                        [--fresh] [KEY=VALUE ...]
+                                        [--fresh] [--finished] [KEY=VALUE ...]
 
 Tasks are two or three operations on a word, without visible checks; the pool is five functions with fixed skills. Phase
 1 learns from 1,640 logged executions with random workers, in four epochs. Then the pool changes, while cards and prices
@@ -313,6 +313,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--folder", type=Path, default=Path("runs/drift"))
     parser.add_argument("--fresh", action="store_true", help="beside it, phase 1 from fresh executions")
+    parser.add_argument("--finished", action="store_true", help="report what the folder has, and run nothing")
     parser.add_argument("--json", type=Path)
     parser.add_argument("overrides", nargs="*")
     args = parser.parse_intermixed_args()
@@ -320,6 +321,8 @@ def main() -> None:
     for seed in args.seeds:
         for change in args.changes:
             path = args.folder / change / str(seed) / "figures.json"
+            if args.finished and not path.exists():
+                continue
             run = Run(args.folder, change, seed, args.overrides, args.fresh)
             runs.append(json.loads(path.read_text()) if path.exists() else asyncio.run(run.measure()))
             shown = {name: round(float(np.mean(runs[-1][name])), 3) for name in SHOWN if name in runs[-1]}
@@ -327,7 +330,8 @@ def main() -> None:
     found = {"changes": report(runs), "overrides": args.overrides, "versions": artifacts.versions()}
     print(json.dumps(found["changes"], indent=1))
     if args.json:
-        artifacts.write_json(args.json, found)
+        before = json.loads(args.json.read_text()) if args.json.exists() else {}
+        artifacts.write_json(args.json, {**before, **found})
 
 
 if __name__ == "__main__":

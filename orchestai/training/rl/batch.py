@@ -34,6 +34,7 @@ class Batch:
         returns: targets of the value; for PPO.
         sequences: (rows,) int64; number of the trajectory that the row belongs to.
         lengths: (rows,) slots of that whole trajectory.
+        boldness: share of the entropy bonus that counts.
     """
 
     tasks: tuple[Task, ...]
@@ -48,6 +49,7 @@ class Batch:
     returns: Tensor
     sequences: Tensor
     lengths: Tensor
+    boldness: float = 1.0
 
     def __len__(self) -> int:
         return len(self.tasks)

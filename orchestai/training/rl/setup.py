@@ -144,7 +144,13 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
             rollout,
             phase2,
             TaskSets(tasks, eval_tasks),
-            LearningRules(credit, config.tasks.unscorable_limit, explore, phase2.max_invalid_share),
+            LearningRules(
+                credit,
+                config.tasks.unscorable_limit,
+                explore,
+                phase2.max_invalid_share,
+                cautious=isinstance(planner, PlannerModel),
+            ),
             RunFolder(output_dir, save, same),
         )
         facts = {"seed": phase2.seed, "sandbox_level": runtime.sandbox.level, "identity": same}

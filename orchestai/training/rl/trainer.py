@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from signal import Signals
+from statistics import fmean
 
 from accelerate import Accelerator
 
@@ -41,6 +42,7 @@ from orchestai.training.rl.stop_signals import StopSignals
 from orchestai.training.rl.update import Updates
 from orchestai.types import DecisionKind, Episode
 
+_CAUTION = 3
 _DEVIATION = 1e-3
 """Largest distance of a ratio from 1 at an update's first step that rounding explains."""
 
@@ -67,12 +69,14 @@ class LearningRules:
         unscorable_limit: the largest share of a batch that may be unscorable.
         explore: kinds of decision that learn, where policies decide more than tokens.
         max_invalid_share: of plans, see `PlansConfig`.
+        cautious: whether a policy that solves much is changed little (`Trainer.boldness`).
     """
 
     credit: Credit
     unscorable_limit: float
     explore: frozenset[DecisionKind] = frozenset()
     max_invalid_share: float | None = None
+    cautious: bool = False
 
 
 class Trainer:
@@ -124,6 +128,16 @@ class Trainer:
         }
         learners = {name: updates.learner for name, updates in self.updates.items()}
         self.checkpoints = Checkpoints(accelerator, run, config, learners)
+
+    @property
+    def boldness(self) -> float:
+        """Share of the learning rate and of the entropy bonus that counts: the less, the more was solved at the start.
+
+        Who fails has nothing to lose and everything to find; of who knows its workers, bold steps unlearn it. All
+        counts where too few validation tasks tell.
+        """
+        solved = self.position.start_success.values()
+        return (1 - fmean(solved)) ** _CAUTION if self.rules.cautious and len(solved) >= ENOUGH else 1.0
 
     async def train(self, *, resume: bool = False) -> RunSummary:
         """Train until `num_episodes` tasks have been attempted, or `num_updates` batches learned from.
@@ -206,7 +220,7 @@ class Trainer:
     def _set_learning_rate(self) -> float:
         """Give the policies' learning rate for the next update."""
         update, progress = self.position.update, self.position.done(self.config) / length_of(self.config)
-        factor = rate_factor(self.config, update, progress)
+        factor = rate_factor(self.config, update, progress) * self.boldness
         for updates in self.updates.values():
             updates.learner.set_rates(factor)
         return self.config.learning_rate * factor
@@ -223,7 +237,10 @@ class Trainer:
 
     def _learn(self, learnings: Mapping[str, Learning]) -> dict[str, float]:
         """Let each policy learn from what it has."""
-        updated = {name: self.updates[name].learn(learnings[name], self.position.update) for name in self.policies}
+        updated = {
+            name: self.updates[name].learn(learnings[name], self.position.update, self.boldness)
+            for name in self.policies
+        }
         for name, (steps, _) in updated.items():
             self.position.versions[name] += steps
         return describe_policies({name: step_metrics for name, (_, step_metrics) in updated.items()})
@@ -246,6 +263,11 @@ class Trainer:
                 f"success is compared on {compared} validation task{'s' if compared != 1 else ''}, too few to tell a "
                 f"loss from chance, so that what loses any cannot become the best; have {ENOUGH} or more: raise "
                 f"training.phase2_rl.eval_tasks (now {self.config.eval_tasks}) or tasks.val_fraction, or add tasks"
+            )
+        if self.position.evaluated is None and self.boldness < 1:
+            report.say(
+                f"{fmean(self.position.start_success.values()):.0%} solved at the start, so {self.boldness:.2g} of "
+                "training.phase2_rl.learning_rate and entropy_coef count"
             )
         self.position.evaluated = self.position.update
         gaps = measure_gaps(self.position, episodes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -80,18 +81,19 @@ class Updates:
         self._config = config
         self._anew = not is_exact(policy.parameters(), accelerator)
 
-    def learn(self, learning: Learning, update: int) -> Updated:
+    def learn(self, learning: Learning, update: int, boldness: float = 1.0) -> Updated:
         """Take the optimizer steps of one batch; metrics are means over them.
 
         Args:
             update: how many there were before; minibatches are drawn by it.
+            boldness: share of the entropy bonus that counts.
 
         Raises:
             UserError: a gradient, or a log-probability, is not finite.
         """
         if learning.batch is None or not learning.worthwhile:
             return Updated(0, {})
-        batch = learning.batch
+        batch = replace(learning.batch, boldness=boldness)
         sampler: Mapping[str, float] = {}
         if self._anew:
             batch, sampler = corrected(batch, self._scores(batch, update), self._config)

@@ -1,7 +1,10 @@
 """The trainer reaches a known optimum with every algorithm, goes on after a kill as if nothing happened, and refuses
 what would spoil a run."""
 
+import asyncio
 import math
+from dataclasses import replace
+from statistics import fmean
 
 import pytest
 import torch
@@ -140,6 +143,18 @@ def test_nothing_is_learned_where_no_reward_differs_and_training_stops(tmp_path)
     with pytest.raises(UserError) as refused:
         summary.refuse_unchanged()
     assert summary.complaint not in str(refused.value), "it was said at the end of training"
+
+
+def test_a_planner_is_changed_the_less_the_more_it_solved_at_the_start(tmp_path):
+    """Steps that find another expert within forty updates undid what the demo's phase 1 knew."""
+    running = bandit.trainer(tmp_path, bandit.settings())
+    running.position.start_success = {str(task): float(task % 2) for task in range(8)}
+    full = running._set_learning_rate()
+    running.rules = replace(running.rules, cautious=True)
+    assert running._set_learning_rate() == pytest.approx(full / 8)
+    asyncio.run(running.train())
+    assert running.boldness == (1 - fmean(running.position.start_success.values())) ** 3 < 1
+    assert bandit.rows(tmp_path)[0]["learning_rate"] == pytest.approx(full * running.boldness)
 
 
 def test_kl_holds_the_policy_near_its_start(tmp_path):

@@ -105,7 +105,7 @@ class Objective(nn.Module):
 
         policy_loss = formulas.aggregate(policy, mask, recipe.mode, counts, rows.lengths)
         entropy = mean(scores.entropy)
-        loss = policy_loss - config.entropy_coef * entropy
+        loss = policy_loss - config.entropy_coef * rows.boldness * entropy
         divergence = value_loss = torch.zeros_like(loss)
         if config.kl_coef > 0:
             per_slot = formulas.kl(scores.logp, self._reference_logp(rows)) * ratio

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -82,6 +83,8 @@ def test_ppo_by_hand():
     assert part.max_ratio.item() == pytest.approx(2)
     assert effective_share(part.moments[0]) == pytest.approx(3.5**2 / (3 * (4 + 0.25 + 1)))
     assert effective_share(part.moments[1]) == pytest.approx(1), "the ratios of both rows multiply to 1"
+    timid = Objective(planner, PPO, config)(replace(batch, boldness=0.5), batch.counts())
+    assert timid.loss.item() == pytest.approx(part.loss.item() + 0.05 * 0.7)
     part.loss.backward()
     assert torch.allclose(planner.logp.grad, torch.tensor([[0, 0], [-1.0, 0]]))
     assert torch.allclose(planner.value.grad, torch.tensor([[-1.0, 0.5], [-1.0, 0]]) * 0.5 / 3)
