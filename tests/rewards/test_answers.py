@@ -55,7 +55,7 @@ def test_f1_is_that_of_each_official_script():
 
 
 def test_an_answer_of_which_nothing_is_left_is_matched_as_it_is():
-    """"The The" normalises to nothing, as no answer at all does, which was right."""
+    """Nothing is left of "The The", nor of no answer at all, which was right."""
     assert [exact_match(said, ["The The"]) for said in ("", " ", "!!!", "The The")] == [0, 0, 0, 1]
 
 

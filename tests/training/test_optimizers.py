@@ -15,7 +15,7 @@ from orchestai.config import AdamConfig, Phase2Config
 from orchestai.errors import UserError
 from orchestai.training.layouts import Fsdp2
 from orchestai.training.learner import Learner
-from orchestai.training.rl.schedule import rate_factor
+from orchestai.training.rl.trainer import rate_factor
 
 
 class Distance(nn.Module):

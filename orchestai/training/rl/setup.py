@@ -77,7 +77,7 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
         planner.learn_only(explore)
     of_pool = planner if isinstance(planner, PlannerModel) and explore - STRUCTURE else None
     restructured = planner if isinstance(planner, PlannerModel) and explore & STRUCTURE else None
-    before = seen_by(checkpoint)
+    cautious, before = isinstance(planner, PlannerModel), seen_by(checkpoint)
     tasks, eval_tasks = split_tasks(config.tasks, before)
     refuse_unscorable([*tasks, *eval_tasks])
     if credit.by_step:
@@ -144,13 +144,7 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
             rollout,
             phase2,
             TaskSets(tasks, eval_tasks),
-            LearningRules(
-                credit,
-                config.tasks.unscorable_limit,
-                explore,
-                phase2.max_invalid_share,
-                cautious=isinstance(planner, PlannerModel),
-            ),
+            LearningRules(credit, config.tasks.unscorable_limit, explore, phase2.max_invalid_share, cautious),
             RunFolder(output_dir, save, same),
         )
         facts = {"seed": phase2.seed, "sandbox_level": runtime.sandbox.level, "identity": same}

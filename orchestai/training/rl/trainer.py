@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +38,6 @@ from orchestai.training.rl.monitoring.training_state import Position, length_of
 from orchestai.training.rl.policy import Policy
 from orchestai.training.rl.rollouts.collector import Collector
 from orchestai.training.rl.rollouts.task_batches import TaskBatches, all_episodes
-from orchestai.training.rl.schedule import rate_factor
 from orchestai.training.rl.stop_signals import StopSignals
 from orchestai.training.rl.update import Updates
 from orchestai.types import DecisionKind, Episode
@@ -265,10 +265,7 @@ class Trainer:
                 f"training.phase2_rl.eval_tasks (now {self.config.eval_tasks}) or tasks.val_fraction, or add tasks"
             )
         if self.position.evaluated is None and self.boldness < 1:
-            report.say(
-                f"{fmean(self.position.start_success.values()):.0%} solved at the start, so {self.boldness:.2g} of "
-                "training.phase2_rl.learning_rate and entropy_coef count"
-            )
+            report.say(f"since this much is solved, {self.boldness:.2g} of learning_rate and entropy_coef count")
         self.position.evaluated = self.position.update
         gaps = measure_gaps(self.position, episodes)
         report.evaluation(self.position.update, metrics, standing, gaps)
@@ -286,6 +283,17 @@ def of_policy(episodes: Sequence[Episode], policy: str) -> list[Episode]:
         replace(e, trajectories=tuple(t for t in e.trajectories if t.trainable and t.policy == policy))
         for e in episodes
     ]
+
+
+def rate_factor(config: RlConfig, update: int, progress: float) -> float:
+    """The share of `learning_rate` that an update learns with: its schedule's, times the warm-up's.
+
+    Args:
+        progress: share of the run before this update.
+    """
+    warm = min(1.0, (update + 1) / config.warmup_updates) if config.warmup_updates else 1.0
+    decay = {"constant": 1.0, "linear": 1 - progress, "cosine": (1 + math.cos(math.pi * progress)) / 2}
+    return warm * decay[config.lr_schedule]
 
 
 def choose_recipe(config: RlConfig) -> Recipe:
