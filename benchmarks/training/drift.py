@@ -256,8 +256,7 @@ def write_tasks(path: Path, seed: int) -> None:
     lines, seen = [], set()
     for split, count in TASKS.items():
         while sum(line["split"] == split for line in lines) < count:
-            word = "".join(draw.choice(side) for _ in range(3) for side in ("bcdfglmnprst", "aeiou"))
-            line = task_line(word, draw.sample(list(OPERATIONS), draw.choice((2, 3))), draw)
+            line = task_line(draw)
             if line["instruction"] not in seen:
                 seen.add(line["instruction"])
                 lines.append({**line, "split": split, "task_id": f"words/{len(lines)}"})
@@ -265,7 +264,9 @@ def write_tasks(path: Path, seed: int) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def task_line(word: str, operations: Sequence[str], draw: random.Random) -> dict[str, Any]:
+def task_line(draw: random.Random) -> dict[str, Any]:
+    word = "".join(draw.choice(side) for _ in range(3) for side in ("bcdfglmnprst", "aeiou"))
+    operations = draw.sample(list(OPERATIONS), draw.choice((2, 3)))
     steps, text, answer = [], "", word
     for number, name in enumerate(operations, start=1):
         wordings, do = OPERATIONS[name]

@@ -2,11 +2,11 @@
 
     python -m benchmarks.training.drift_served [--changes worse ...] [--seeds 0 1 2] [--folder runs/drift] [--json FILE]
 
-The planner that phase 1 of `benchmarks.training.drift` gave serves the changed pool, 200 instructions a round, each of
-which gets its right answer as feedback. `improve` then makes a candidate from the log: phase 1 goes on from the planner
-that serves, phase 2 follows, and the trial on what is kept aside decides whether it is promoted. All settings are
-`config.yaml`'s. Success, and the price of a plan, are those of the planner that serves after each round, on 200 test
-tasks. Changes:
+The planner that phase 1 of `benchmarks.training.drift` gave serves the changed pool, 200 instructions a round, none of
+which it has seen; each gets its right answer as feedback. `improve` then makes a candidate from the log: phase 1 goes
+on from the planner that serves, phase 2 follows, and the trial on what is kept aside decides whether it is promoted.
+All settings are `config.yaml`'s. Success, and the price of a plan, are those of the planner that serves after each
+round, on 200 test tasks. Changes:
 
 - `worse`: the expert for most operations fails. `gone`: it has left the pool. `better`: the worker that was mediocre at
   everything does everything well, for less than the experts ask.
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import random
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.training.drift import Run, best, price
+from benchmarks.training.drift import Run, best, price, task_line
 from orchestai import Orchestrator
 from orchestai.config import Config
 from orchestai.evaluation.statistics import bootstrap_mean, mean_over_groups
@@ -52,13 +53,16 @@ class Served(Run):
 
     async def run(self) -> dict[str, Any]:
         first, config = await self.begin(), self.config(self.change)
-        splits = open_splits(config.tasks)
+        splits, draw = open_splits(config.tasks), random.Random(f"served/{self.seed}")
+        known = {task.instruction for part in (splits.train, splits.validation, splits.test) for task in part}
+        lines = {line["instruction"]: line["answers"] for line in (task_line(draw) for _ in range(2 * ROUNDS * SERVED))}
+        asked = [(words, answer) for words, answer in lines.items() if words not in known]
         self.registry.add(first)
         found: dict[str, Any] = {"change": self.change, "seed": self.seed, "rounds": []}
         found["possible"] = await self.solved([best(task, self.change) for task in splits.test], splits.test)
         found["at first"] = await self.measured(config, splits.test)
         for turn in range(ROUNDS):
-            await self.serve(splits.train[turn * SERVED : (turn + 1) * SERVED], config)
+            await self.serve(asked[turn * SERVED : (turn + 1) * SERVED], config)
             began = time.monotonic()
             lineage = await self.improve(config, turn)
             trial = lineage.trial
@@ -72,18 +76,18 @@ class Served(Run):
         artifacts.write_json(self.folder / "figures.json", found)
         return found
 
-    async def serve(self, tasks: Sequence[Task], config: Config) -> None:
+    async def serve(self, asked: Sequence[tuple[str, str]], config: Config) -> None:
         checkpoint = self.registry.checkpoint(self.version)
         with Database.open(self.database) as database:
             runs, feedback = ServedRuns(database), FeedbackStore(database)
             async with Orchestrator.open(checkpoint, config, log=self.folder / "logs") as orchestrator:
 
-                async def ask(task: Task) -> None:
-                    receipt = (await orchestrator.run(task.instruction)).receipt
+                async def ask(instruction: str, answer: str) -> None:
+                    receipt = (await orchestrator.run(instruction)).receipt
                     await asyncio.to_thread(runs.put, receipt.run_id, NO_KEY, None, receipt.model_dump(mode="json"))
-                    await asyncio.to_thread(feedback.put, receipt.run_id, NO_KEY, Feedback(answer=task.answers[0]))
+                    await asyncio.to_thread(feedback.put, receipt.run_id, NO_KEY, Feedback(answer=answer))
 
-                await asyncio.gather(*map(ask, tasks))
+                await asyncio.gather(*(ask(*one) for one in asked))
 
     async def improve(self, config: Config, turn: int) -> Any:
         with Database.open(self.database) as database:

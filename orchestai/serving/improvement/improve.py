@@ -260,7 +260,7 @@ async def train_candidate(
     """Train a candidate; what it was trained on, and how, is kept in `folder`.
 
     Phase 1 goes on from the incumbent with the plans of served runs that succeeded. Phase 2 follows where there are
-    enough tasks whose answers can be judged.
+    enough tasks whose answers can be judged; where nothing succeeded, it begins with the incumbent.
 
     Args:
         others: executions that were collected, not served.
@@ -275,18 +275,23 @@ async def train_candidate(
     log, data = folder / "judged.jsonl", folder / "training_data.json"
     lines = "".join(record.model_dump_json() + "\n" for record in [*judged.records, *others])
     artifacts.write_text(log, lines)
-    report = prepare(log, _for_phase1(config, seed_data), data)
-    train_phase1(_for_phase1(config, seed_data), data=data, output_dir=folder / "phase1", start=incumbent)
-    checkpoint = folder / "phase1" / "phase1_best.pth"
+    tasks, held_out = judged.part("train"), judged.part("validation")
+    rewarded = phase2 and len(tasks) >= FEWEST_TASKS and bool(held_out)
+    succeeded = {record.split for record in judged.records if record.success}
+    checkpoint, examples = incumbent, {"train": 0, "validation": 0, "seed": 0}
+    if others or succeeded >= {"train", "validation"} or not rewarded:
+        report = prepare(log, _for_phase1(config, seed_data), data)
+        train_phase1(_for_phase1(config, seed_data), data=data, output_dir=folder / "phase1", start=incumbent)
+        checkpoint = folder / "phase1" / "phase1_best.pth"
+        examples = {"train": report.train, "validation": report.validation, "seed": report.mixture}
     learned: dict[str, Any] = {
         "runs": len(judged.records),
         "succeeded": sum(record.success for record in judged.records),
         "left_out": dict(judged.left_out),
-        "examples": {"train": report.train, "validation": report.validation, "seed": report.mixture},
+        "examples": examples,
         "phase2_tasks": 0,
     }
-    tasks, held_out = judged.part("train"), judged.part("validation")
-    if phase2 and len(tasks) >= FEWEST_TASKS and held_out:
+    if rewarded:
         path = folder / "tasks.jsonl"
         artifacts.write_text(path, "".join(_line(task) for task in [*tasks, *held_out]))
         served = config.tasks.model_copy(update={"suite": "file", "path": str(path.resolve()), "split": "train"})

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,11 +16,13 @@ from orchestai.config import Config
 from orchestai.data.training_file import load_training_data
 from orchestai.planner.checkpoint import save_planner
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.serving.improvement.improve import Improvement
+from orchestai.serving.improvement import improve
+from orchestai.serving.improvement.improve import Improvement, JudgedRuns
 from orchestai.serving.improvement.registry import PlannerRegistry
 from orchestai.serving.store import Feedback
 from orchestai.tasks.asked_task import asked_task
 from orchestai.tasks.splits import part_of
+from orchestai.tasks.task import Task
 from orchestai.workers.pool import worker_cards
 from support.models.model_server import ModelServer, model_server
 from support.serving.right_and_wrong import PRICE
@@ -95,6 +98,28 @@ async def served(config: Config, logs: Path) -> dict[str, Feedback]:
             running.append(orchestrator.run(instruction, answer="text", worker=worker))
         results = await asyncio.gather(*running)
     return {result.receipt.run_id: Feedback(answer="right") for result in results}
+
+
+async def test_where_nothing_succeeded_reward_teaches_the_planner_that_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the only expert had failed, `improve` ended: no execution could be learned from."""
+    begun = []
+
+    async def train_phase2(config: Config, *, checkpoint: Path, output_dir: Path) -> SimpleNamespace:
+        begun.append(checkpoint)
+        return SimpleNamespace(exit_if_stopped=lambda: None)
+
+    monkeypatch.setattr(improve, "train_phase2", train_phase2)
+    parts = ["train"] * improve.FEWEST_TASKS + ["validation"]
+    tasks = [
+        Task(task_id=str(n), suite="served", split=part, instruct_prompt=f"Say {n}.", answers=("right",))
+        for n, part in enumerate(parts)
+    ]
+    incumbent = tmp_path / "incumbent.pth"
+    candidate, learned = await improve.train_candidate(settings(""), JudgedRuns([], tasks), [], incumbent, tmp_path)
+    assert (begun, candidate) == ([incumbent], tmp_path / "phase2" / "phase2_best.pth")
+    assert learned["phase2_tasks"] == improve.FEWEST_TASKS
 
 
 @pytest.mark.slow
