@@ -110,10 +110,13 @@ def open_policies(
         else:
             model, tokenizer = _open(config, source, folder, keys)
         chat_renderers[name] = IncrementalChatRenderer(tokenizer, thinking=config.model.thinking, key=keys.name)
+        # That one attempt may write
+        budget = config.agents.budget
+        turns = (budget.turns or 1) * config.model.max_new_tokens
         opened[name] = TokenPolicy(
             model,
             tokenizer,
-            max_slots=_most_tokens(config),
+            max_slots=min(turns, budget.tokens or turns),
             value_head=value_head,
             end_ids=chat_renderers[name].end_ids,
             gradient_checkpointing=config.model.gradient_checkpointing,
@@ -248,10 +251,3 @@ def _with_adapter(base: PreTrainedModel, config: AgentConfig, folder: Path | Non
         torch.manual_seed(config.training.phase2_rl.seed)
         loading.add_adapter(model, lora)
     return model
-
-
-def _most_tokens(config: AgentConfig) -> int:
-    """That one attempt may write."""
-    budget = config.agents.budget
-    turns = (budget.turns or 1) * config.model.max_new_tokens
-    return min(turns, budget.tokens or turns)

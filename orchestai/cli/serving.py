@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from orchestai.config import Config, PlannerConfig
     from orchestai.planner.base import Plan
-    from orchestai.serving.improvement.registry import Lineage, Measured
+    from orchestai.serving.improvement.registry import Measured
     from orchestai.serving.store import KeyStore
 
 
@@ -109,28 +109,6 @@ def improve(
     said = all_feedback(loaded.serving.database)
     work = output_dir or Path("runs") / f"improve-{time.strftime('%Y%m%d-%H%M%S')}"
     lineage = run_async(Improvement(loaded, logs, said, registry, work, data, phase2).run())
-    say(*_report(lineage))
-
-
-def promote(
-    version: Annotated[int, typer.Argument(help="As improve has named it.")], planners: Planners = PLANNERS
-) -> None:
-    """Let a version serve, which must be better than the one that serves now, beyond chance."""
-    from orchestai.serving.improvement.registry import PlannerRegistry
-
-    current = PlannerRegistry(planners).promote(version)
-    say(f"version {current.version} serves; servers with --checkpoint {planners} take it over within seconds")
-
-
-def rollback(planners: Planners = PLANNERS) -> None:
-    """Let the version serve again that did before."""
-    from orchestai.serving.improvement.registry import PlannerRegistry
-
-    current = PlannerRegistry(planners).rollback()
-    say(f"version {current.version} serves again; servers with --checkpoint {planners} take it over within seconds")
-
-
-def _report(lineage: Lineage) -> list[str]:
     trial = lineage.trial
     assert trial is not None
     lines = [
@@ -153,7 +131,25 @@ def _report(lineage: Lineage) -> list[str]:
         lines.append(f"better beyond chance; let it serve with: orchestai promote {lineage.version}")
     else:
         lines.append("not better beyond chance, so it cannot be promoted; serve more runs with feedback")
-    return lines
+    say(*lines)
+
+
+def promote(
+    version: Annotated[int, typer.Argument(help="As improve has named it.")], planners: Planners = PLANNERS
+) -> None:
+    """Let a version serve, which must be better than the one that serves now, beyond chance."""
+    from orchestai.serving.improvement.registry import PlannerRegistry
+
+    current = PlannerRegistry(planners).promote(version)
+    say(f"version {current.version} serves; servers with --checkpoint {planners} take it over within seconds")
+
+
+def rollback(planners: Planners = PLANNERS) -> None:
+    """Let the version serve again that did before."""
+    from orchestai.serving.improvement.registry import PlannerRegistry
+
+    current = PlannerRegistry(planners).rollback()
+    say(f"version {current.version} serves again; servers with --checkpoint {planners} take it over within seconds")
 
 
 def _shown(measured: Measured, sign: str = "") -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from orchestai.config import Config, TasksConfig
+from orchestai.config import Config
 from orchestai.config.section import as_yaml
 from orchestai.data.prepare import FOR_TESTS
 from orchestai.data.tables.near_duplicates import near_duplicate_groups
@@ -180,7 +180,11 @@ def prepare_table(
     """
     own = [place for place, worker in enumerate(table.workers) if worker in config.workers.pool]
     dropped: Counter[str] = Counter(table.unusable)
-    parts = _parts(table, config.tasks)
+    # The part of each query, by the words of the first of its near-duplicates
+    settings = config.tasks
+    groups = near_duplicate_groups(table.texts, types=table.task_types)
+    first = {int(group): text for group, text in zip(groups[::-1], table.texts[::-1], strict=True)}
+    parts = divide([first[int(group)] for group in groups], settings)
     learned = np.array([row for row, part in enumerate(parts) if part != "test"], dtype=np.intp)
     recorded: Path | None = None
     unpriced: tuple[str, ...] = ()
@@ -278,13 +282,6 @@ def _recorded_config(table: OutcomeTable, learned: OutcomeTable, config: Config,
     raw["tasks"] = tasks
     write_text(path, as_yaml(raw))
     return Config.model_validate(raw, context={"folder": path.parent})
-
-
-def _parts(table: OutcomeTable, settings: TasksConfig) -> list[Part]:
-    """The part of each query, by the words of the first of its near-duplicates."""
-    groups = near_duplicate_groups(table.texts, types=table.task_types)
-    first = {int(group): text for group, text in zip(groups[::-1], table.texts[::-1], strict=True)}
-    return divide([first[int(group)] for group in groups], settings)
 
 
 def _example(table: OutcomeTable, row: int, part: Part, task_types: Sequence[str]) -> TrainingExample:

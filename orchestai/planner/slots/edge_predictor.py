@@ -83,52 +83,43 @@ class FoundSteps:
         return structure, square([one.edge_logits for one in found])
 
 
-class GivenSteps:
-    """A planner with its edge predictor.
+@torch.no_grad()
+def plan_given(
+    planner: PlannerModel, instructions: Sequence[str], steps: Sequence[Sequence[tuple[int, int]]]
+) -> list[Plan]:
+    """Plans that are greedy and have no decisions: nothing is learned from them but by imitation.
+
+    Args:
+        steps: for each instruction the [start, end) character offsets of the steps in it.
 
     Raises:
-        UserError: it has none, as `planner.linker` is not configured.
+        UserError: the planner has no edge predictor, as `planner.linker` is not configured.
     """
-
-    def __init__(self, planner: PlannerModel) -> None:
-        self._planner = planner
-        self._edges = planner.edge_predictor
-
-    @torch.no_grad()
-    def plan(self, instructions: Sequence[str], steps: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]:
-        """Plans that are greedy and have no decisions: nothing is learned from them but by imitation.
-
-        Args:
-            steps: for each instruction the [start, end) character offsets of the steps in it.
-        """
-        plans: dict[int, Plan] = {}
-        for i, (instruction, spans) in enumerate(zip(instructions, steps, strict=True)):
-            try:
-                self._edges.read(instruction, spans)
-            except UnreadableTextError as error:
-                plans[i] = Plan(workflow=None, raw_valid=False, error=str(error))
-        readable = {i: len(instruction) for i, instruction in enumerate(instructions) if i not in plans}
-        with self._planner.without_dropout():
-            for rows in length_batches(readable):
-                made = self._plan([instructions[i] for i in rows], [steps[i] for i in rows])
-                plans.update(zip(rows, made, strict=True))
-        return [plans[i] for i in range(len(instructions))]
-
-    def _plan(self, instructions: Sequence[str], given: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]:
-        planner, config = self._planner, self._planner.config
-        device = planner.card_features.device
-        spans = [torch.tensor(row, device=device).view(-1, 2) for row in given]
-        targets = PlanTargets(
-            lengths=torch.tensor([len(row) for row in given], device=device),
-            spans=pad_sequence(spans, batch_first=True, padding_value=IGNORE),
-        )
-        logits = self._edges(instructions, targets)["edge_logits"]
-        texts = [planner.encoder.encode(instruction) for instruction in instructions]
-        offsets = padded([text.offsets for text in texts], device)
-        asked = given_decisions(targets, offsets, len(config.task_types), len(planner.cards), config.max_fallbacks)
-        structure = Structure(asked.lengths, asked.spans, best_expected_edges(logits, asked.steps))
-        batch = planner.choose_workers(instructions, texts, structure)
-        return [replace(plan, decisions=None) for plan in planner.finish(texts, batch, logits)]
+    predictor, config, device = planner.edge_predictor, planner.config, planner.card_features.device
+    plans: dict[int, Plan] = {}
+    for i, (instruction, spans) in enumerate(zip(instructions, steps, strict=True)):
+        try:
+            predictor.read(instruction, spans)
+        except UnreadableTextError as error:
+            plans[i] = Plan(workflow=None, raw_valid=False, error=str(error))
+    readable = {i: len(instruction) for i, instruction in enumerate(instructions) if i not in plans}
+    with planner.without_dropout():
+        for rows in length_batches(readable):
+            said = [instructions[i] for i in rows]
+            given = [torch.tensor(steps[i], device=device).view(-1, 2) for i in rows]
+            targets = PlanTargets(
+                lengths=torch.tensor([len(row) for row in given], device=device),
+                spans=pad_sequence(given, batch_first=True, padding_value=IGNORE),
+            )
+            logits = predictor(said, targets)["edge_logits"]
+            texts = [planner.encoder.encode(instruction) for instruction in said]
+            offsets = padded([text.offsets for text in texts], device)
+            asked = given_decisions(targets, offsets, len(config.task_types), len(planner.cards), config.max_fallbacks)
+            structure = Structure(asked.lengths, asked.spans, best_expected_edges(logits, asked.steps))
+            batch = planner.choose_workers(said, texts, structure)
+            for i, plan in zip(rows, planner.finish(texts, batch, logits), strict=True):
+                plans[i] = replace(plan, decisions=None)
+    return [plans[i] for i in range(len(instructions))]
 
 
 _NO_TOKEN = -1

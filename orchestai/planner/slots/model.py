@@ -23,7 +23,7 @@ from orchestai.planner.slots.confidence import PlanConfidence, sureness
 from orchestai.planner.slots.decisions import STRUCTURE, Chooser, DecisionBatch, SlotLayout, explored
 from orchestai.planner.slots.decoder import Structure, StructureDecoder, StructureLogits
 from orchestai.planner.slots.decoding_rules import by_the_rules, finish_plan, rank_by_cards, step_words
-from orchestai.planner.slots.edge_predictor import EdgePredictor, FoundSteps, GivenSteps
+from orchestai.planner.slots.edge_predictor import EdgePredictor, FoundSteps, plan_given
 from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder, UnreadableTextError, open_encoder
 from orchestai.planner.slots.losses import PlannerOutputs, supervised_loss
 from orchestai.planner.slots.reader import InstructionMemory, InstructionReader
@@ -246,12 +246,12 @@ class PlannerModel(nn.Module):
         return [plans[i] for i in range(len(instructions))]
 
     def plan_steps(self, instructions: Sequence[str], steps: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]:
-        """See `GivenSteps.plan`.
+        """See `plan_given`.
 
         Raises:
             UserError: `planner.linker` is not configured.
         """
-        return GivenSteps(self).plan(instructions, steps)
+        return plan_given(self, instructions, steps)
 
     def score(
         self,
@@ -475,8 +475,10 @@ class PlannerModel(nn.Module):
 
     def read(self, encoded: Sequence[EncodedText]) -> InstructionMemory:
         """The memory of the texts; one that occurs several times is read once."""
-        distinct, place = _distinct(encoded)
-        return self.reader(distinct, self.card_features.device)[place]
+        distinct = {id(text): text for text in encoded}
+        number = {key: i for i, key in enumerate(distinct)}
+        place = torch.tensor([number[id(text)] for text in encoded])
+        return self.reader(list(distinct.values()), self.card_features.device)[place]
 
     @contextmanager
     def without_dropout(self) -> Iterator[None]:
@@ -495,13 +497,6 @@ def _forget_steps(planner: nn.Module, _: object) -> None:
     """Other weights find other steps; those kept together with another planner stay that one's."""
     assert isinstance(planner, PlannerModel)
     planner._found = {}
-
-
-def _distinct(encoded: Sequence[EncodedText]) -> tuple[list[EncodedText], Tensor]:
-    """The different texts, and (texts,) each one's place among them."""
-    distinct = {id(text): text for text in encoded}
-    place = {key: i for i, key in enumerate(distinct)}
-    return list(distinct.values()), torch.tensor([place[id(text)] for text in encoded])
 
 
 def card_features(cards: Sequence[WorkerCard], encoder: TextEncoder) -> Tensor:
