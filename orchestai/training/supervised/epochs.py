@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -18,26 +17,6 @@ from orchestai.training.supervised.metrics import RunningMean
 
 _PLATEAU = 0.03
 """An epoch that lowers the validation loss by a smaller share than this makes the learning rate fall to a third."""
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What makes one epoch better than another: plans (or, of a pool alone, workers) that are right, then the loss.
-
-    The loss alone rises again while plans still become better, as a planner grows too sure of its few mistakes.
-    """
-
-    exact_decomposition: float
-    val_loss: float
-
-    @classmethod
-    def of(cls, metrics: Mapping[str, float]) -> Judgement:
-        return cls(judged_by(metrics), metrics["val_loss"])
-
-    @property
-    def rank(self) -> tuple[float, float]:
-        """Greater is better."""
-        return self.exact_decomposition, -self.val_loss
 
 
 def judged_by(metrics: Mapping[str, float]) -> float:
@@ -73,7 +52,9 @@ class Epochs(ABC):
 
     Attributes:
         epoch: epochs finished.
-        best: what the best epoch so far was judged by.
+        best: what the best epoch so far was judged by: plans (or, of a pool alone, workers) that are right, then the
+            loss, greater being better. The loss alone rises again while plans still become better, as a planner grows
+            too sure of its few mistakes.
         stale_epochs: epochs since then.
     """
 
@@ -88,7 +69,7 @@ class Epochs(ABC):
             else LambdaLR(self.optimizer, lambda batch: max(0.0, 1 - batch / batches))
         )
         self.epoch = 0
-        self.best = Judgement(exact_decomposition=-1.0, val_loss=math.inf)
+        self.best = -1.0, -math.inf
         self.stale_epochs = 0
 
     @abstractmethod
@@ -130,10 +111,10 @@ class Epochs(ABC):
         self.epoch += 1
         if isinstance(self.scheduler, ReduceLROnPlateau):
             self.scheduler.step(metrics["val_loss"])
-        judgement = Judgement.of(metrics)
-        better = judgement.rank > self.best.rank
+        judged = judged_by(metrics), -metrics["val_loss"]
+        better = judged > self.best
         self.stale_epochs = 0 if better else self.stale_epochs + 1
-        self.best = judgement if better else self.best
+        self.best = judged if better else self.best
         return metrics
 
     def _learn(self, show: Callable[[float], None]) -> dict[str, float]:
@@ -162,7 +143,8 @@ class Epochs(ABC):
         """Everything but the planner's own weights; plain types and tensors."""
         return {
             "epoch": self.epoch,
-            **asdict(self.best),
+            "exact_decomposition": self.best[0],
+            "val_loss": -self.best[1],
             "stale_epochs": self.stale_epochs,
             "optimizer_state_dict": self.optimizer_state(),
             "scheduler_state_dict": self.scheduler.state_dict(),
@@ -172,7 +154,7 @@ class Epochs(ABC):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from `state_dict`; the planner's weights are the caller's affair."""
         self.epoch, self.stale_epochs = state["epoch"], state["stale_epochs"]
-        self.best = Judgement(state["exact_decomposition"], state["val_loss"])
+        self.best = state["exact_decomposition"], -state["val_loss"]
         self.load_optimizer_state(state["optimizer_state_dict"])
         self.scheduler.load_state_dict(state["scheduler_state_dict"])
         torch.set_rng_state(state["rng_states"]["cpu"])

@@ -17,7 +17,7 @@ from orchestai.planner.slots.targets import IGNORE
 from orchestai.storage import digests
 from orchestai.tasks.splits import NOTHING_SEEN, SeenTasks, divide
 from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset, WorkflowDataset
-from orchestai.training.supervised.epochs import Judgement
+from orchestai.training.supervised.epochs import judged_by
 from orchestai.training.supervised.run import SEEN_BEFORE, split_examples
 from orchestai.training.supervised.slot_planner import Imitation
 from orchestai.training.supervised.train import train
@@ -89,7 +89,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(data, tmp_path, schedule, monkeypatch
 
 def test_it_stops_early(data, tmp_path):
     train(config(num_epochs=50, patience=1, learning_rate=0.03), data=data, output_dir=tmp_path)
-    judged = [Judgement.of(row).rank for row in metrics(tmp_path)]
+    judged = [(judged_by(row), -row["val_loss"]) for row in metrics(tmp_path)]
     assert len(judged) < 50
     assert judged[-1] <= max(judged[:-1])
 
