@@ -35,7 +35,7 @@ from orchestai.tasks.splits import NOTHING_SEEN, PARTS, SeenTasks, divide
 from orchestai.tasks.task import Task
 from orchestai.threads import BackgroundLoop
 from orchestai.training.distributed import on_main, open_accelerator
-from orchestai.training.dtypes import autocast_format
+from orchestai.training.learner import autocast_format
 from orchestai.training.rl.algorithms.credit import Credit
 from orchestai.training.rl.algorithms.worked_example import worked_example
 from orchestai.training.rl.monitoring.saving import BEST, STATE, RunFolder

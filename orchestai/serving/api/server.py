@@ -42,8 +42,8 @@ from orchestai.serving.api.replies.accounting import headers
 from orchestai.serving.api.replies.chat import ChatChunks, chat_completion
 from orchestai.serving.api.replies.event_stream import Rendering, open_stream
 from orchestai.serving.api.replies.responses import ResponseEvents, response
-from orchestai.serving.api.requests.asked import Asked, first_fault
 from orchestai.serving.api.requests.chat import read_chat
+from orchestai.serving.api.requests.common import Asked, first_fault
 from orchestai.serving.api.requests.responses import read_responses
 from orchestai.serving.api.service import ServedModel, Service
 from orchestai.serving.store import Database, Feedback, FeedbackStore, ServedRuns

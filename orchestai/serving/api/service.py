@@ -29,8 +29,7 @@ from orchestai.orchestrator import Orchestrator
 from orchestai.serving.api.caller import Caller, Callers, is_loopback
 from orchestai.serving.api.errors import NO_RETRY, ApiError, busy, invalid
 from orchestai.serving.api.replies.accounting import summary, workers_usage
-from orchestai.serving.api.requests.asked import Asked, contract_of
-from orchestai.serving.api.requests.common import exchanged, run_of_call
+from orchestai.serving.api.requests.common import Asked, contract_of, exchanged, run_of_call
 from orchestai.serving.improvement.registry import succession
 from orchestai.serving.store import UNREACHABLE, Database, ParkedRuns, ServedRuns
 from orchestai.serving.store.served_runs import forget_runs, forget_settled

@@ -31,8 +31,8 @@ from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 from orchestai.training.calibration import calibrate_anew, with_reference
 from orchestai.training.distributed import on_main, open_accelerator
-from orchestai.training.dtypes import autocast_format
 from orchestai.training.layouts import layout_of
+from orchestai.training.learner import autocast_format
 from orchestai.training.rl.advantages import plan_credit
 from orchestai.training.rl.monitoring.saving import BEST, STATE, RunFolder
 from orchestai.training.rl.monitoring.summary import RunSummary

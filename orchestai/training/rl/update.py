@@ -14,8 +14,7 @@ from accelerate import Accelerator
 from orchestai.config import RlConfig
 from orchestai.errors import UserError
 from orchestai.training.distributed import together
-from orchestai.training.dtypes import is_exact
-from orchestai.training.learner import Learner, NotFiniteError
+from orchestai.training.learner import Learner, NotFiniteError, is_exact
 from orchestai.training.rl.advantages import Learning
 from orchestai.training.rl.algorithms.critic import value_rates
 from orchestai.training.rl.algorithms.importance import effective_share

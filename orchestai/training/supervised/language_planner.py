@@ -30,8 +30,7 @@ from orchestai.planner.language.prompt import PromptTooLongError
 from orchestai.planner.stored_estimate import STATE_KEY
 from orchestai.tasks.splits import SEEN
 from orchestai.training.distributed import interleave, share, together
-from orchestai.training.dtypes import autocast_format
-from orchestai.training.learner import Learner, NotFiniteError
+from orchestai.training.learner import Learner, NotFiniteError, autocast_format
 from orchestai.training.supervised.dag_loss import ImpossibleParents, completion_logits, token_at
 from orchestai.training.supervised.dataset import LengthGroupedBatches
 from orchestai.training.supervised.epochs import Epochs, short

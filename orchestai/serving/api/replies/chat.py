@@ -12,8 +12,7 @@ from orchestai.execution.events import AnswerPiece, AnswerReady
 from orchestai.serving.api.errors import ApiError
 from orchestai.serving.api.replies.accounting import summary, total_tokens, usage_fields
 from orchestai.serving.api.replies.event_stream import server_sent
-from orchestai.serving.api.requests.asked import Asked
-from orchestai.serving.api.requests.common import chat_calls
+from orchestai.serving.api.requests.common import Asked, chat_calls
 
 
 def chat_completion(result: RunResult, model: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from orchestai.answering import Event, RunResult
 from orchestai.serving.api.caller import Caller
 from orchestai.serving.api.errors import LEFT, ApiError, error_of, left
-from orchestai.serving.api.requests.asked import Asked
+from orchestai.serving.api.requests.common import Asked
 from orchestai.serving.api.service import Service
 
 

@@ -12,8 +12,7 @@ from orchestai.serving.api.errors import ApiError
 from orchestai.serving.api.replies.accounting import summary, total_tokens, usage_fields
 from orchestai.serving.api.replies.chat import is_whole, untold
 from orchestai.serving.api.replies.event_stream import server_sent
-from orchestai.serving.api.requests.asked import Asked
-from orchestai.serving.api.requests.common import response_calls
+from orchestai.serving.api.requests.common import Asked, response_calls
 
 
 def response(result: RunResult, asked: Asked, created: int | None = None) -> dict[str, Any]:

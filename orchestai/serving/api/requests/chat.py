@@ -8,8 +8,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from orchestai.serving.api.errors import invalid
-from orchestai.serving.api.requests.asked import Asked
 from orchestai.serving.api.requests.common import (
+    Asked,
     CommonRequest,
     Empty,
     One,
