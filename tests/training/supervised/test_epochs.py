@@ -1,19 +1,45 @@
-"""Which epoch of phase 1 is kept."""
+"""Which epoch of phase 1 is the best, and which is kept."""
 
 from __future__ import annotations
 
 from collections import Counter
 
+import torch
+
+from orchestai.config.load import Phase1Config
 from orchestai.training.supervised.dataset import draw
-from orchestai.training.supervised.epochs import Judgement, kept_epoch
+from orchestai.training.supervised.epochs import Epochs, kept_epoch
+
+
+class Scripted(Epochs):
+    """Learns nothing; each epoch has the next of given shares of right plans and losses."""
+
+    plans_judged = 100
+
+    def __init__(self, *validated: tuple[float, float]) -> None:
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+        super().__init__(optimizer, Phase1Config(), batches_per_epoch=1)
+        self.validated = iter(validated)
+
+    def batches(self, epoch: int) -> list[list[int]]:
+        return [[0]]
+
+    def step(self, rows: list[int]) -> dict[str, float]:
+        return {"total_loss": 1.0}
+
+    def validate(self) -> dict[str, float]:
+        return dict(zip(("exact_decomposition", "val_loss"), next(self.validated), strict=True))
 
 
 def test_right_plans_count_before_the_loss() -> None:
     """A planner that grows too sure of its few mistakes has a higher loss and plans that are right more often."""
-    early = Judgement.of({"exact_decomposition": 0.50, "val_loss": 4.8})
-    late = Judgement.of({"exact_decomposition": 0.52, "val_loss": 5.0})
-    assert late.rank > early.rank
-    assert Judgement(0.52, 4.9).rank > late.rank
+    epochs = Scripted((0.50, 4.8), (0.52, 5.0), (0.52, 4.9), (0.50, 4.0))
+    stale = []
+    for _ in range(4):
+        epochs.run_epoch()
+        stale.append(epochs.stale_epochs)
+    assert stale == [0, 0, 0, 1]
+    assert epochs.best == (0.52, -4.9)
 
 
 def test_an_earlier_epoch_is_kept_only_where_it_is_better_by_more_than_chance() -> None:
