@@ -95,8 +95,6 @@ class LinkerConfig(Section):
     Hugging Face hub or a folder of a model of Llama's kind."""
     d_model: int = Field(128, ge=16)
     """Width of what is known of a pair of steps."""
-    dropout: float = Field(0.4, ge=0, lt=1)
-    """Dropout in phase 1, on what the language model gives and on what is made of it."""
 
 
 class PlannerConfig(Section):
@@ -130,8 +128,6 @@ class PlannerConfig(Section):
     """Layers of the instruction adapter and of the slot decoder, each."""
     num_heads: int = Field(4, ge=1)
     """Attention heads; divides d_model."""
-    dropout: float = Field(0.3, ge=0, lt=1)
-    """Dropout in phase 1; phase 2 always runs without."""
     max_tokens: int = Field(2048, ge=16)
     """Longest instruction in encoder tokens; a longer one is refused, not cut. What is more than the encoder takes at
     once (512) is read in parts that overlap."""

@@ -125,6 +125,8 @@ def plan_given(
 _NO_TOKEN = -1
 _LAYER, _HEADS = 20, 4
 """Of the language model, whose later layers are not computed, and of the attention of pairs to each other."""
+_DROPOUT = 0.4
+"""In phase 1, on what the language model gives and on what is made of it."""
 
 
 class References(nn.Module):
@@ -138,13 +140,12 @@ class References(nn.Module):
         text_encoder: of the instructions.
         out: width of the features of pairs.
         max_subtasks: most steps.
-        dropout: on what is read of tokens.
     """
 
-    def __init__(self, text_encoder: TextEncoder, out: int, max_subtasks: int, dropout: float) -> None:
+    def __init__(self, text_encoder: TextEncoder, out: int, max_subtasks: int) -> None:
         super().__init__()
         width = 3 * text_encoder.width // 2
-        self.around = nn.Sequential(nn.LayerNorm(width), nn.Dropout(dropout), nn.Linear(width, out), nn.GELU())
+        self.around = nn.Sequential(nn.LayerNorm(width), nn.Dropout(_DROPOUT), nn.Linear(width, out), nn.GELU())
         self.out = nn.Linear(out, out, bias=False)
         self.numbers: Tensor
         # (count, 2) the tokens of each number as a figure and as an ordinal; `_NO_TOKEN` where it is no single one
@@ -202,15 +203,15 @@ class EdgePredictor(nn.Module):
         self.step_encoder = open_step_encoder(config.language_model, _LAYER, cache_dir)
         self.max_subtasks = max_subtasks
         width, token_width = self.step_encoder.width, text_encoder.width // 2
-        self.step = nn.Sequential(nn.LayerNorm(width), nn.Dropout(config.dropout), nn.Linear(width, wide))
+        self.step = nn.Sequential(nn.LayerNorm(width), nn.Dropout(_DROPOUT), nn.Linear(width, wide))
         self.parent = nn.Linear(wide, d)
         self.child = nn.Linear(wide, d)
         self.product = nn.ModuleList([nn.Linear(wide, d), nn.Linear(wide, d)])
         self.distance = nn.Embedding(2 * max_subtasks - 1, d)
         self.mentions = Mentions(token_width, d)
-        self.rivals = EncoderLayer(d, _HEADS, config.dropout)
-        self.out = nn.Sequential(nn.LayerNorm(d), nn.Dropout(config.dropout), mlp(d, d, 1))
-        self.references = References(text_encoder, d, max_subtasks, config.dropout)
+        self.rivals = EncoderLayer(d, _HEADS, _DROPOUT)
+        self.out = nn.Sequential(nn.LayerNorm(d), nn.Dropout(_DROPOUT), mlp(d, d, 1))
+        self.references = References(text_encoder, d, max_subtasks)
 
     def forward(self, instructions: Sequence[str], targets: PlanTargets) -> GivenEdges:
         """Edges of the steps that the instructions list, at `targets["spans"]`.

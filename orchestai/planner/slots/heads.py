@@ -140,9 +140,7 @@ class EdgeScorer(nn.Module):
     take a certain number of outputs, so what speaks for one parent speaks against another.
     """
 
-    def __init__(
-        self, width: int, meaning_width: int, heads: int, max_subtasks: int, dropout: float, *, any_length: bool
-    ) -> None:
+    def __init__(self, width: int, meaning_width: int, heads: int, max_subtasks: int, *, any_length: bool) -> None:
         super().__init__()
         self.max_subtasks = max_subtasks
         self.farthest = _APART if any_length else max_subtasks - 1
@@ -153,7 +151,7 @@ class EdgeScorer(nn.Module):
         self.parent = nn.Linear(width, width)
         self.child = nn.Linear(width, width)
         self.distance = nn.Embedding(2 * max_subtasks - 1, width)
-        self.rivals = EncoderLayer(width, heads, dropout)
+        self.rivals = EncoderLayer(width, heads)
         self.out = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 1))
 
     def forward(

@@ -28,6 +28,8 @@ def present(texts: Sequence[Sized], device: torch.device) -> Tensor:
 
 
 Pair: TypeAlias = tuple[Tensor, Tensor]
+DROPOUT = 0.3
+"""In phase 1; phase 2 always runs without."""
 
 
 class Attention(nn.Module):
@@ -79,7 +81,7 @@ class Attention(nn.Module):
 class EncoderLayer(nn.Module):
     """Pre-norm self-attention and feed-forward network on (b, t, width)."""
 
-    def __init__(self, width: int, heads: int, dropout: float) -> None:
+    def __init__(self, width: int, heads: int, dropout: float = DROPOUT) -> None:
         super().__init__()
         self.norm_self = nn.LayerNorm(width)
         self.attend_self = Attention(width, heads, rotary=True)
@@ -95,14 +97,14 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Pre-norm causal self-attention, cross-attention on a memory, and feed-forward network on (b, n, width)."""
 
-    def __init__(self, width: int, heads: int, dropout: float) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.norm_self = nn.LayerNorm(width)
         self.attend_self = Attention(width, heads, rotary=True)
         self.norm_memory = nn.LayerNorm(width)
         self.attend_memory = Attention(width, heads, rotary=False)
         self.feed_forward = _feed_forward(width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(DROPOUT)
 
     def forward(self, x: Tensor, memory: Pair, memory_bias: Tensor, before: Pair) -> tuple[Tensor, Pair]:
         """What comes of x, and keys and values of it and of all before it, which the next call takes as `before`.

@@ -150,9 +150,7 @@ class InstructionReader(nn.Module):
         encoder_width = encoder.width
         self.project = nn.Sequential(nn.LayerNorm(encoder_width), nn.Linear(encoder_width, config.d_model))
         self.meaning = nn.Sequential(nn.LayerNorm(encoder_width // 2), nn.Linear(encoder_width // 2, config.d_model))
-        self.layers = nn.ModuleList(
-            EncoderLayer(config.d_model, config.num_heads, config.dropout) for _ in range(config.num_layers)
-        )
+        self.layers = nn.ModuleList(EncoderLayer(config.d_model, config.num_heads) for _ in range(config.num_layers))
         self.norm = nn.LayerNorm(config.d_model)
 
     def forward(self, texts: Sequence[EncodedText], device: torch.device) -> InstructionMemory:

@@ -56,7 +56,7 @@ def wanted(example: TrainingExample) -> torch.Tensor:
 def test_forty_plans_teach_which_figures_are_references(forms):
     """Learned on plans of five steps, right in all of 20 new ones of seven, where figures count things too."""
     torch.manual_seed(0)
-    model = References(open_encoder(512), 16, MOST, dropout=0.0)
+    model = References(open_encoder(512), 16, MOST).eval()
     out = nn.Linear(16, 1)
     optimizer = torch.optim.Adam([*model.parameters(), *out.parameters()], lr=3e-3)
     learned = [plan(i, forms, 5) for i in range(40)]
