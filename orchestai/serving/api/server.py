@@ -7,8 +7,8 @@ import gc
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import uvicorn
@@ -26,7 +26,6 @@ from orchestai.degradation import Resilience
 from orchestai.errors import UserError
 from orchestai.extras import needed_for
 from orchestai.orchestrator import Orchestrator
-from orchestai.serving.api.caller import Caller
 from orchestai.serving.api.errors import (
     LEFT,
     ApiError,
@@ -46,7 +45,7 @@ from orchestai.serving.api.requests.chat import read_chat
 from orchestai.serving.api.requests.common import Asked, first_fault
 from orchestai.serving.api.requests.responses import read_responses
 from orchestai.serving.api.service import ServedModel, Service
-from orchestai.serving.store import Database, Feedback, FeedbackStore, ServedRuns
+from orchestai.serving.store import Feedback, FeedbackStore, ServedRuns
 
 if TYPE_CHECKING:
     from orchestai.serving.tracing import Tracing
@@ -62,56 +61,6 @@ class _FeedbackRequest(BaseModel):
     score: float | None = Field(None, ge=0, le=1)
     answer: _Text | None = None
     tests: _Text | None = None
-
-
-async def find_run(database: Database, caller: Caller, name: str) -> dict[str, Any]:
-    """A run of the caller's, by its id or by that of the response that it gave.
-
-    Raises:
-        ApiError: there is none.
-    """
-    run_id = run_of(name)
-    run = await asyncio.to_thread(ServedRuns(database).get, run_id, caller.key)
-    if run is None:
-        raise _unknown(name)
-    return {
-        "id": run.run_id,
-        "object": "orchestai.run",
-        "status": run.status,
-        "plan": run.plan,
-        "receipt": run.receipt,
-    }
-
-
-async def keep_feedback(
-    database: Database, caller: Caller, body: bytes, change: Callable[[str], str] | None = None
-) -> dict[str, Any]:
-    """Keep what a caller says of a run.
-
-    Args:
-        change: of each text before it is kept; None keeps it as it is.
-
-    Raises:
-        ApiError: it says nothing, or there is no such run of the caller's.
-    """
-    try:
-        said = _FeedbackRequest.model_validate_json(body)
-    except ValidationError as error:
-        raise first_fault(error) from None
-    run_id = run_of(said.run_id)
-    try:
-        feedback = Feedback(said.score, _kept(said.answer, change), _kept(said.tests, change))
-    except UserError as error:
-        raise invalid(None, str(error), "missing_required_parameter") from None
-    try:
-        await asyncio.to_thread(FeedbackStore(database).put, run_id, caller.key, feedback)
-    except UserError:
-        raise _unknown(said.run_id) from None
-    return {"object": "orchestai.feedback", "run_id": run_id}
-
-
-def _kept(text: str | None, change: Callable[[str], str] | None) -> str | None:
-    return text if text is None or change is None else change(text)
 
 
 def run_of(name: str) -> str:
@@ -250,14 +199,42 @@ def _described(service: Service, model: ServedModel) -> dict[str, object]:
 
 
 async def _run(request: Request, service: Service) -> Response:
+    """A run of the caller's, by its id or by that of the response that it gave."""
     caller = await service.callers.known(request.headers)
-    return json_response(await find_run(service.database, caller, request.path_params["run"]))
+    name = request.path_params["run"]
+    run = await asyncio.to_thread(ServedRuns(service.database).get, run_of(name), caller.key)
+    if run is None:
+        raise _unknown(name)
+    return json_response(
+        {
+            "id": run.run_id,
+            "object": "orchestai.run",
+            "status": run.status,
+            "plan": run.plan,
+            "receipt": run.receipt,
+        }
+    )
 
 
 async def _feedback(request: Request, service: Service) -> Response:
+    """Keep what a caller says of a run."""
     caller = await service.callers.admitted(request.headers)
-    body = await _body(request, service)
-    return json_response(await keep_feedback(service.database, caller, body, service.kept.change))
+    try:
+        said = _FeedbackRequest.model_validate_json(await _body(request, service))
+    except ValidationError as error:
+        raise first_fault(error) from None
+    run_id = run_of(said.run_id)
+    change = service.change
+    answer, tests = (text if text is None or change is None else change(text) for text in (said.answer, said.tests))
+    try:
+        feedback = Feedback(said.score, answer, tests)
+    except UserError as error:
+        raise invalid(None, str(error), "missing_required_parameter") from None
+    try:
+        await asyncio.to_thread(FeedbackStore(service.database).put, run_id, caller.key, feedback)
+    except UserError:
+        raise _unknown(said.run_id) from None
+    return json_response({"object": "orchestai.feedback", "run_id": run_id})
 
 
 _BODY_S = 20.0
@@ -318,23 +295,17 @@ def serve(orchestrator: Orchestrator) -> None:
     listening = listen(config.host, config.port)
     host, port = listening.getsockname()[:2]
     logger.info("serving %s at http://%s:%d/v1", config.model, f"[{host}]" if ":" in host else host, port)
-    with _tracing(enabled=config.tracing) as tracing:
+    with ExitStack() as stack:
+        tracing = None
+        if config.tracing:
+            with needed_for("serving.tracing"):
+                from orchestai.serving.tracing import exported
+            tracing = stack.enter_context(exported())
         app = make_app(orchestrator, tracing)
         try:
             _AloneInItsProcess(_settings(_saying_refusals_once(app))).run(sockets=[listening])
         except SystemExit as error:
             raise getattr(app.state, "refusal", error) from None
-
-
-@contextmanager
-def _tracing(*, enabled: bool) -> Iterator[Tracing | None]:
-    if not enabled:
-        yield None
-        return
-    with needed_for("serving.tracing"):
-        from orchestai.serving.tracing import exported
-    with exported() as tracing:
-        yield tracing
 
 
 def _saying_refusals_once(app: Starlette) -> ASGIApp:

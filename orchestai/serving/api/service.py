@@ -174,7 +174,7 @@ def text_change(config: ServingConfig) -> Callable[[str], str] | None:
         UserError: there is no such function.
     """
     if config.log != "full":
-        return _nothing
+        return lambda text: ""
     if config.redact is None:
         return None
     try:
@@ -196,12 +196,6 @@ def text_change(config: ServingConfig) -> Callable[[str], str] | None:
     return redact
 
 
-def _nothing(text: str) -> str:
-    """Keep none."""
-    return ""
-
-
-logger = logging.getLogger(__name__)
 QUEUE = 256
 """Runs that may wait while `execution.concurrency` are in work; more are told to come again."""
 
@@ -255,22 +249,6 @@ class KeptRun:
             logger.error("%s: the database does not answer; its receipt is kept as soon as it does", self._run_id)
         except Exception:
             logger.exception("%s is not in the database", self._run_id)
-
-
-class KeptRuns:
-    """Notes runs as `serving.log` and `serving.redact` say.
-
-    Attributes:
-        change: of each text before it is kept; None keeps it as it is.
-    """
-
-    def __init__(self, config: ServingConfig, database: Database) -> None:
-        self._runs = ServedRuns(database)
-        self.change = text_change(config)
-        self._labels = config.log == "full"
-
-    def begin(self, run_id: str, caller: Caller, labels: dict[str, str]) -> KeptRun:
-        return KeptRun(self._runs, run_id, caller, self.change, labels if self._labels else {})
 
 
 _PAID = ("planner", "workers")
@@ -419,7 +397,11 @@ class Turn:
 
 
 class Service:
-    """Answers requests with an orchestrator that is open."""
+    """Answers requests with an orchestrator that is open.
+
+    Attributes:
+        change: of each text before it is kept; None keeps it as it is.
+    """
 
     def __init__(self, orchestrator: Orchestrator, database: Database, tracing: Tracing | None = None) -> None:
         self.orchestrator = orchestrator
@@ -427,7 +409,8 @@ class Service:
         self.config = orchestrator.config.serving
         self.database = database
         self.callers = Callers(self.config, database)
-        self.kept = KeptRuns(self.config, database)
+        self.change = text_change(self.config)
+        self._runs = ServedRuns(database)
         self.parking = Parking(database)
         self.metrics = Metrics(lambda: self.in_flight, self.workers_out_of_order)
         self.began = int(time.time())
@@ -546,7 +529,8 @@ class Service:
             spent: is told the US dollars, also of a run that fails.
         """
         parked = turn.parked
-        kept = self.kept.begin(asked.run_id, caller, asked.labels)
+        labels = asked.labels if self.config.log == "full" else {}
+        kept = KeptRun(self._runs, asked.run_id, caller, self.change, labels)
         spans = None if self._tracing is None else self._tracing.begin(asked.run_id, asked.model, asked.trace)
 
         def hear(event: Event) -> None:
@@ -583,9 +567,11 @@ class Service:
             await kept.end(refusal)
         if result.receipt.status == "failed":
             raise _failure(result)
+        used = turn.dialogue.tool_use
+        demands_call = used is not None and used.choice not in ('"auto"', '"none"')
         if result.execution.tool_calls:
             await self.parking.put(parked_run(result, asked, parked, turn.dialogue), caller)
-        elif _demands_call(turn.dialogue) and not asked.results:
+        elif demands_call and not asked.results:
             raise ApiError(
                 502,
                 "no_tool_called",
@@ -594,11 +580,6 @@ class Service:
                 more={"orchestai": summary(result.receipt)},
             )
         return result
-
-
-def _demands_call(dialogue: Dialogue) -> bool:
-    used = dialogue.tool_use
-    return used is not None and used.choice not in ('"auto"', '"none"')
 
 
 def _failure(result: RunResult) -> ApiError:

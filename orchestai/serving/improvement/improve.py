@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -101,7 +102,11 @@ async def judged_runs(
         if isinstance(outcome, Unscorable):
             found.left_out["its answer could not be judged"] += 1
         else:
-            found.records.append(_judged(record, part, outcome.value))
+            task_id = task_hash(record.instruction)
+            said_of_it = {"outcome": "scored", "success": outcome.value >= 1, "score": outcome.value}
+            found.records.append(
+                record.model_copy(update={"suite": SUITE, "task_id": task_id, "split": part, **said_of_it})
+            )
     found.tasks.extend(tasks.values())
     return found
 
@@ -151,24 +156,6 @@ def _served(
     if without_line:
         left_out["it has no line in this log"] = len(without_line)
     return kept
-
-
-def _judged(record: ExecutionRecord, part: str, score: float) -> ExecutionRecord:
-    return record.model_copy(
-        update={
-            "suite": SUITE,
-            "task_id": task_hash(record.instruction),
-            "split": part,
-            "outcome": "scored",
-            "success": score >= 1,
-            "score": score,
-        }
-    )
-
-
-def collected(records: Sequence[ExecutionRecord]) -> list[ExecutionRecord]:
-    """The lines of a log that were judged when they were written."""
-    return [record for record in records if record.outcome == "scored"]
 
 
 async def compare(config: Config, tasks: Sequence[Task], incumbent: str, candidate: str, runtime: Runtime) -> Trial:
@@ -313,8 +300,6 @@ def _for_phase1(config: Config, seed_data: Path | None) -> Config:
 
 
 def _line(task: Task) -> str:
-    import json
-
     row: dict[str, Any] = {"task_id": task.task_id, "instruction": task.instruction, "split": task.split}
     row |= {"tests": task.test} if task.test else {"answers": list(task.answers)}
     if task.scorer:
@@ -365,7 +350,7 @@ class Improvement:
             candidate, learned = await train_candidate(
                 config,
                 judged,
-                collected(records),
+                [record for record in records if record.outcome == "scored"],
                 incumbent,
                 self.work,
                 seed_data=self.seed_data,
@@ -390,14 +375,10 @@ class Improvement:
         seen = seen_by(checkpoint)
         unseen = [task for task in tasks if task.instruction not in seen]
         if len(unseen) < _FEWEST_TASKS:
+            reasons = "; ".join(f"{count}, {reason}" for reason, count in left_out.items())
             raise UserError(
                 f"{self.logs}: {len(unseen)} served tasks with tests or a right answer are kept aside to compare "
-                f"planners on, and {_FEWEST_TASKS} are needed; gather more feedback{_left_out(left_out)}"
+                f"planners on, and {_FEWEST_TASKS} are needed; gather more feedback"
+                + (f" (runs left out: {reasons})" if reasons else "")
             )
         return unseen
-
-
-def _left_out(counts: Mapping[str, int]) -> str:
-    if not counts:
-        return ""
-    return f" (runs left out: {'; '.join(f'{count}, {reason}' for reason, count in counts.items())})"

@@ -114,7 +114,8 @@ class PlannerRegistry:
         """
         folder = self._version(version)
         if not (folder / _LINEAGE).exists():
-            raise UserError(f"{self.folder}: there is no version {version}; there are {self._known()}")
+            known = ", ".join(map(str, self.versions())) or "none"
+            raise UserError(f"{self.folder}: there is no version {version}; there are {known}")
         return folder / f"{_PLANNER}.pth" if (folder / f"{_PLANNER}.pth").exists() else folder / _PLANNER
 
     def lineage(self, version: int) -> Lineage:
@@ -214,9 +215,6 @@ class PlannerRegistry:
 
     def _version(self, version: int) -> Path:
         return self.folder / f"{version:04d}"
-
-    def _known(self) -> str:
-        return ", ".join(map(str, self.versions())) or "none"
 
 
 def _shown(measured: Measured) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import queue
@@ -67,7 +66,7 @@ class Writer:
         self._engine = engine.execution_options(writes=True)
         self._connection: Connection | None = None
         self._waiting: queue.SimpleQueue[_Write[Any] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="database writer", daemon=True)
+        self._thread = threading.Thread(target=self._write_until_closed, name="database writer", daemon=True)
         self._closing = threading.Lock()
         self._closed = False
         self._thread.start()
@@ -97,12 +96,6 @@ class Writer:
                 self._waiting.put(None)
         self._thread.join()
 
-    def _run(self) -> None:
-        try:
-            self._write_until_closed()
-        finally:
-            self._disconnect()
-
     def _write_until_closed(self) -> None:
         while (first := self._waiting.get()) is not None:
             together, ends = [first], False
@@ -120,7 +113,8 @@ class Writer:
             together.sort(key=lambda write: write.account)  # two servers that lock rows in one order never deadlock
             self._commit(together)
             if ends:
-                return
+                break
+        self._disconnect()
 
     def _commit(self, together: list[_Write[Any]]) -> None:
         try:
@@ -337,25 +331,20 @@ class Database:
         Returns:
             How the first try ended.
         """
-        first = self.submit(account, work)
-        first.add_done_callback(lambda ended: self._try_again(account, work, ended))
-        return first
-
-    def _try_again(self, account: str, work: Callable[[Connection], T], ended: Future[T]) -> None:
-        if not isinstance(ended.exception(), UNREACHABLE):
-            return
 
         def again() -> None:
             with suppress(RuntimeError):  # closed meanwhile
                 self.persist(account, work)
 
-        timer = threading.Timer(_AGAIN_S, again)
-        timer.daemon = True
-        timer.start()
+        def try_again(ended: Future[T]) -> None:
+            if isinstance(ended.exception(), UNREACHABLE):
+                timer = threading.Timer(_AGAIN_S, again)
+                timer.daemon = True
+                timer.start()
 
-    async def write_soon(self, account: str, work: Callable[[Connection], T]) -> T:
-        """The same in an event loop; whoever is cancelled while it waits does not undo it."""
-        return await asyncio.shield(asyncio.wrap_future(self.submit(account, work)))
+        first = self.submit(account, work)
+        first.add_done_callback(try_again)
+        return first
 
     def close(self) -> None:
         """End this server's lease, write what is waiting, and close."""

@@ -172,21 +172,18 @@ class KeyStore:
         remembered = self._remembered.get(digest)
         if remembered is not None and time.monotonic() < remembered[0]:
             return remembered[1]
-        account = self._find(digest)
-        if len(self._remembered) >= _MOST_REMEMBERED:
-            self._remembered.clear()
-        self._remembered[digest] = time.monotonic() + _REMEMBERED_S, account
-        return account
-
-    def _find(self, digest: str) -> KeyAccount | None:
         with self._database.reading() as connection:
             row = connection.execute(
                 select(keys).where(keys.c.digest == digest, keys.c.revoked_at.is_(None))
             ).one_or_none()
-        if row is None:
-            return None
-        limit = None if row.pico_per_day is None else usd(row.pico_per_day)
-        return KeyAccount(row.name, limit, row.requests_per_minute, row.hint)
+        account = None
+        if row is not None:
+            limit = None if row.pico_per_day is None else usd(row.pico_per_day)
+            account = KeyAccount(row.name, limit, row.requests_per_minute, row.hint)
+        if len(self._remembered) >= _MOST_REMEMBERED:
+            self._remembered.clear()
+        self._remembered[digest] = time.monotonic() + _REMEMBERED_S, account
+        return account
 
 
 def _digest(secret: str) -> str:
@@ -289,4 +286,5 @@ class KeyReservation(Reservation):
         return self._database.persist(self._held.key, lambda connection: key_days.close(connection, self._held, spent))
 
     async def _write(self, work: Callable[[Connection], None]) -> None:
-        await self._database.write_soon(self._held.key, work)
+        """Write it; whoever is cancelled while it waits does not undo it."""
+        await asyncio.shield(asyncio.wrap_future(self._database.submit(self._held.key, work)))
