@@ -205,15 +205,6 @@ WHOLE = "whole"
 """In `planner.fallback`: the whole instruction as one step."""
 
 
-def _nothing(task: Task) -> float:
-    """What a planner costs that computes for itself."""
-    return 0.0
-
-
-def _loaded() -> None:
-    """Load nothing more."""
-
-
 @dataclass(frozen=True)
 class ServedPlanner:
     """A planner and what receipts say of it.
@@ -233,14 +224,14 @@ class ServedPlanner:
 
     name: str
     plan: Callable[[Sequence[Task]], list[Plan]]
-    most_usd: Callable[[Task], float] = _nothing
+    most_usd: Callable[[Task], float] = lambda task: 0.0
     at_a_time: int = 1
     together: int = 8
     at_once: bool = False
     outlook: PoolOutlook | None = None
     versions: dict[str, str] = field(default_factory=dict)
     only: tuple[str, ...] = ()
-    load: Callable[[], object] = _loaded
+    load: Callable[[], object] = lambda: None
 
 
 def import_planner(checkpoint: str | None) -> None:
@@ -273,12 +264,12 @@ async def open_planner(
     Raises:
         UserError: see `planner_for` and `load_planner`.
     """
-    if checkpoint in (None, BASE) and settings.kind == "heads":
-        if settings.base == NOTHING:
-            return _without_checkpoint(workers, pool)
+    is_base = checkpoint in (None, BASE) and settings.kind == "heads"
+    if is_base and settings.base != NOTHING:
         return _base_planner(settings, workers, pool)
-    if checkpoint is None:
-        return _without_checkpoint(workers, pool)
+    if is_base or checkpoint is None:
+        name, whole = _whole(workers, pool)
+        return ServedPlanner(f"no checkpoint: {name}", whole.plan, at_once=True)
     if is_checkpoint(checkpoint):
         loaded = (await asyncio.to_thread(planner_for, checkpoint, settings, workers, pool, 0))(0)
         if settings.fallback and settings.min_confidence:
@@ -293,7 +284,9 @@ async def open_planner(
         others = open_fallbacks(checkpoint, settings, workers, pool)
         planner = FallbackPlanner({checkpoint: loaded, **others}, settings.min_confidence)
         versions = {"checkpoint": fingerprint_of(checkpoint)}
-        outlook = await asyncio.to_thread(_outlook_of, checkpoint)
+        from orchestai.planner.outlook import open_outlook
+
+        outlook = await asyncio.to_thread(open_outlook, checkpoint)
 
         def plan(tasks: Sequence[Task]) -> list[Plan]:
             return with_last_resort(planner.plan(tasks), workers)
@@ -327,12 +320,6 @@ def _base_planner(settings: PlannerConfig, workers: WorkersConfig, pool: WorkerP
     )
 
 
-def _outlook_of(checkpoint: str) -> PoolOutlook | None:
-    from orchestai.planner.outlook import open_outlook
-
-    return open_outlook(checkpoint)
-
-
 def open_fallbacks(
     checkpoint: str, settings: PlannerConfig, workers: WorkersConfig, pool: WorkerPool
 ) -> dict[str, Planner]:
@@ -357,11 +344,6 @@ def _fallback(name: str, settings: PlannerConfig, workers: WorkersConfig, pool: 
             f"{WHOLE}"
         )
     return planner
-
-
-def _without_checkpoint(workers: WorkersConfig, pool: WorkerPool) -> ServedPlanner:
-    name, planner = _whole(workers, pool)
-    return ServedPlanner(f"no checkpoint: {name}", planner.plan, at_once=True)
 
 
 def _whole(workers: WorkersConfig, pool: WorkerPool) -> tuple[str, WholePlanner]:
