@@ -25,9 +25,7 @@ def infer_right(
     *,
     cell: NDArray[np.int_],
     execution: NDArray[np.int_],
-    suspect: NDArray[np.bool_],
     succeeded: NDArray[np.bool_],
-    complete: NDArray[np.bool_],
     usual: Values | float = 0.5,
     imagined: float = 2.0,
 ) -> Values:
@@ -35,28 +33,23 @@ def infer_right(
 
     The model: an attempt of a cell (say, of a worker and type) is right with the cell's own probability q, and an
     execution succeeds if and only if every subtask has a right answer. So where one failed, an answer of cell c is
-    right with probability (q_c - P) / (1 - P), P being the product of q over the execution's answers; where a subtask
-    is known to have none (not `complete`), the failure is explained and says nothing about the others (P = 0).
+    right with probability (q_c - P) / (1 - P), P being the product of q over the execution's answers.
 
     Args:
         cell: (attempts,) index of the cell.
         execution: (attempts,) index of the execution.
-        suspect: (attempts,) whether the attempt may have been right.
         succeeded: (executions,) whether the answer has the full score.
-        complete: (executions,) whether every subtask has an attempt that may have been right.
         usual: (cells,) share of right attempts that is expected of a cell before any is seen.
         imagined: attempts that this counts as.
     """
-    tried = np.bincount(cell)
-    known = suspect & succeeded[execution]
-    open_ = suspect & ~succeeded[execution]
-    right = np.where(known, 1.0, np.where(open_, 0.5, 0.0))
+    tried, known = np.bincount(cell), succeeded[execution]
+    right = np.where(known, 1.0, 0.5)
     for _ in range(_ITERATIONS):
         rates = (np.bincount(cell, right) + imagined * np.asarray(usual)) / (tried + imagined)
         rate = rates[cell]
-        logs = np.bincount(execution[suspect], np.log(np.maximum(rate[suspect], 1e-9)), minlength=len(succeeded))
-        product = np.where(complete, np.exp(logs), 0.0)[execution]
-        right = np.where(open_, np.maximum(rate - product, 0.0) / np.maximum(1 - product, 1e-9), right)
+        logs = np.bincount(execution, np.log(np.maximum(rate, 1e-9)), minlength=len(succeeded))
+        product = np.exp(logs)[execution]
+        right = np.where(known, 1.0, np.maximum(rate - product, 0.0) / np.maximum(1 - product, 1e-9))
     return right
 
 
@@ -151,23 +144,14 @@ def _right(
     execution, row, worker = execution[telling], row[telling], worker[telling]
     number = {name: i for i, name in enumerate(dict.fromkeys(types))}
     type_number = np.array([number[name] for name in types])
-
-    def inferred(cell: Rows, usual: Values | float, imagined: float) -> Values:
-        return infer_right(
-            cell=cell,
-            execution=execution,
-            suspect=np.ones(len(cell), dtype=bool),
-            succeeded=succeeded,
-            complete=complete,
-            usual=usual,
-            imagined=imagined,
-        )
-
     by_type, cell_of_type = np.unique(worker * len(number) + type_number[row], return_inverse=True)
-    rates = np.bincount(cell_of_type, inferred(cell_of_type, 0.5, 2.0)) / np.bincount(cell_of_type)
+    of_type = infer_right(cell=cell_of_type, execution=execution, succeeded=succeeded)
+    rates = np.bincount(cell_of_type, of_type) / np.bincount(cell_of_type)
     cells, cell = np.unique(worker * len(types) + row, return_inverse=True)
     parents = np.searchsorted(by_type, cells // len(types) * len(number) + type_number[cells % len(types)])
-    right[telling] = inferred(cell, rates[parents], _IMAGINED)
+    right[telling] = infer_right(
+        cell=cell, execution=execution, succeeded=succeeded, usual=rates[parents], imagined=_IMAGINED
+    )
     return right
 
 

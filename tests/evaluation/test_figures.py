@@ -122,34 +122,18 @@ def test_the_blame_for_a_failure_goes_to_the_weak_worker() -> None:
     right = infer_right(
         cell=np.tile([0, 1], 400),
         execution=np.repeat(np.arange(400), 2),
-        suspect=np.ones(800, dtype=bool),
         succeeded=succeeded,
-        complete=np.ones(400, dtype=bool),
     )
     # Nothing but products is observed: the two rates multiply to the success rate.
     assert right[0::2].mean() * right[1::2].mean() == pytest.approx(succeeded.mean(), abs=0.03)
     alone = infer_right(
         cell=np.append(np.tile([0, 1], 400), np.zeros(100, dtype=int)),
         execution=np.append(np.repeat(np.arange(400), 2), np.arange(400, 500)),
-        suspect=np.ones(900, dtype=bool),
         succeeded=np.append(succeeded, np.ones(100, dtype=bool)),
-        complete=np.ones(500, dtype=bool),
     )
     # Executions of cell 0 alone, all successful, show whose fault the others are.
     assert alone[0:800:2].mean() > 0.95
     assert alone[1:800:2].mean() == pytest.approx(succeeded.mean(), abs=0.05)
-
-
-def test_a_known_culprit_clears_the_others() -> None:
-    right = infer_right(
-        cell=np.array([0, 1, 0]),
-        execution=np.array([0, 0, 1]),
-        suspect=np.array([True, False, True]),
-        succeeded=np.array([False, True]),
-        complete=np.array([False, True]),
-    )
-    # Cell 0 was right once, perhaps twice, and one of each is imagined: q = (q + 1 + 1) / 4.
-    assert list(right) == [pytest.approx(2 / 3), 0.0, 1.0]
 
 
 def trial(worker: str, kind: str, value: float, words: str = "", first: bool = True) -> Trial:
