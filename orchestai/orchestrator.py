@@ -119,11 +119,6 @@ class Orchestrator:
             config, named, log=None if log is None else Path(log), ledger=ledger, resilience=resilience, keep=keep
         )
 
-    @property
-    def planner(self) -> str:
-        """Who plans, in words."""
-        return self.planner_named(None).name
-
     def planner_named(self, name: str | None) -> ServedPlanner:
         """The planner that `take_over` was given under a name; None is that of the checkpoint, or its successor."""
         self._require_open()

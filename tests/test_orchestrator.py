@@ -65,8 +65,8 @@ def planning(draw: Callable[[], Plan]) -> PlanningQueue:
 async def test_an_answer_has_a_receipt_a_log_line_and_a_replay(tmp_path: Path) -> None:
     async with opened("failing", "lying", "good", log=tmp_path) as o:
         result = await o.run(INSTRUCTION, Contract(max_cost_usd=1.0), answer="text")
-        assert "no checkpoint" in o.planner
-        assert "failing > lying > good" in o.planner
+        assert "no checkpoint" in o.planner_named(None).name
+        assert "failing > lying > good" in o.planner_named(None).name
     assert result.answer == f"good: {INSTRUCTION}"
     receipt = result.receipt
     (node,) = receipt.nodes

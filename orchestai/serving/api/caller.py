@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 from orchestai.config import ServingConfig
 from orchestai.execution.contract.ledger import Account
 from orchestai.serving.api.errors import ApiError
-from orchestai.serving.store import NO_KEY, Database, KeyAccount, KeyLedger, KeyStore, RequestRate, TooManyRequestsError
+from orchestai.serving.store import NO_KEY, Database, KeyAccount, KeyLedger, KeyStore
+from orchestai.serving.store.keys import TooManyRequestsError, count_request
 
 _OUR_PAGES = (".localhost", ".local", ".internal")
 """Domains in which nobody can register a name that leads to this machine."""
@@ -86,28 +87,23 @@ class Callers:
         self._trusts_this_machine = config.require_keys is None and not self._required
         self._database = database
         self._keys = KeyStore(database)
-        self._rate = RequestRate(database)
 
-    async def known(self, headers: Mapping[str, str]) -> Caller:
+    async def known(self, headers: Mapping[str, str], *, counted: bool = False) -> Caller:
         """Who sends these headers.
 
-        Raises:
-            ApiError: a key is needed and there is none, it is refused, or a web page asks without one.
-        """
-        account = await self._account(headers)
-        return Caller() if account is None else Caller(account.name, KeyLedger(self._database, account.name))
-
-    async def admitted(self, headers: Mapping[str, str]) -> Caller:
-        """The same for a request that is counted.
+        Args:
+            counted: among the requests of the key's minute.
 
         Raises:
-            ApiError: as `known`, or the key's minute is full.
+            ApiError: a key is needed and there is none, it is refused, its minute is full, or a web page asks without
+                one.
         """
         account = await self._account(headers)
         if account is None:
             return Caller()
         try:
-            await asyncio.to_thread(self._rate.take, account.name, account.requests_per_minute)
+            if counted:
+                await asyncio.to_thread(count_request, self._database, account.name, account.requests_per_minute)
         except TooManyRequestsError as error:
             after = {"retry-after": f"{max(error.retry_after_s, 1):.0f}"}
             raise ApiError(429, "rate_limit_exceeded", str(error), headers=after) from None

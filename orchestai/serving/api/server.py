@@ -166,7 +166,7 @@ async def _asked(
     whole: Callable[[RunResult, Asked], Any],
 ) -> Response:
     """The reply to a request for a run, as a stream where it is asked for so."""
-    caller = await service.callers.admitted(request.headers)
+    caller = await service.callers.known(request.headers, counted=True)
     asked, rendering = read(await _body(request, service))
     if asked.stream:
         return await open_stream(service, asked, caller, rendering)
@@ -218,7 +218,7 @@ async def _run(request: Request, service: Service) -> Response:
 
 async def _feedback(request: Request, service: Service) -> Response:
     """Keep what a caller says of a run."""
-    caller = await service.callers.admitted(request.headers)
+    caller = await service.callers.known(request.headers, counted=True)
     try:
         said = _FeedbackRequest.model_validate_json(await _body(request, service))
     except ValidationError as error:

@@ -64,11 +64,6 @@ class ParkedRun(BaseModel):
     text: str
     spent_usd: float
 
-    @property
-    def workflow(self) -> Workflow:
-        """The step alone."""
-        return Workflow([self.step])
-
 
 PARKED_S = 3600.0
 """How long a workflow waits for what a client's tools give."""
@@ -88,7 +83,19 @@ class Parking:
         """
         name = next(iter(asked.results))
         run_id = run_of_call(name)
-        state = None if run_id is None else await self._taken(run_id, caller.key)
+        state = None
+        if run_id is not None:
+            taking = self._runs.take(run_id, caller.key, PARKED_S)
+
+            def leave(taken: Future[dict[str, Any] | None]) -> None:
+                if taken.exception() is None and taken.result() is not None:
+                    self._runs.give_back(run_id, caller.key)
+
+            try:
+                state = await asyncio.shield(asyncio.wrap_future(taking))
+            except asyncio.CancelledError:
+                taking.add_done_callback(leave)
+                raise
         if state is None:
             raise ApiError(
                 400,
@@ -97,19 +104,6 @@ class Parking:
                 param=asked.conversation,
             )
         return ParkedRun.model_validate(state)
-
-    async def _taken(self, run_id: str, key: str) -> dict[str, Any] | None:
-        taking = self._runs.take(run_id, key, PARKED_S)
-
-        def leave(taken: Future[dict[str, Any] | None]) -> None:
-            if taken.exception() is None and taken.result() is not None:
-                self._runs.give_back(run_id, key)
-
-        try:
-            return await asyncio.shield(asyncio.wrap_future(taking))
-        except asyncio.CancelledError:
-            taking.add_done_callback(leave)
-            raise
 
     async def put(self, parked: ParkedRun, caller: Caller) -> None:
         state = parked.model_dump(mode="json")
@@ -361,10 +355,6 @@ WORKER = "worker:"
 _OF_ESTIMATES = {"prefer", "min_success"}
 
 
-def _ignore(told: object) -> None:
-    """Listen to nothing."""
-
-
 @dataclass(frozen=True)
 class ServedModel:
     """A name that requests may use.
@@ -379,21 +369,6 @@ class ServedModel:
     profile: Contract | None = None
     planner: str | None = None
     worker: str | None = None
-
-
-@dataclass(frozen=True)
-class Turn:
-    """What is to be run for one request.
-
-    Attributes:
-        parked: the step that goes on; None where a run begins.
-    """
-
-    instruction: str
-    dialogue: Dialogue
-    contract: Contract
-    model: ServedModel
-    parked: ParkedRun | None = None
 
 
 class Service:
@@ -481,7 +456,9 @@ class Service:
         finally:
             self.in_flight -= 1
 
-    async def run(self, asked: Asked, caller: Caller, listen: Callable[[Event], None] = _ignore) -> RunResult:
+    async def run(
+        self, asked: Asked, caller: Caller, listen: Callable[[Event], None] = lambda event: None
+    ) -> RunResult:
         """Answer a request.
 
         Raises:
@@ -501,13 +478,14 @@ class Service:
             raise invalid("orchestai.contract.allow", f"no worker {min(strange)!r}; see worker: in /v1/models")
         contract = contract_of(asked.extension.contract, offered, self.config.deadline_s)
         if not asked.results:
-            return await self._begin(asked, caller, Turn(asked.instruction, asked.dialogue, contract, model), listen)
+            return await self._begin(asked, caller, model, contract, asked.dialogue, listen)
         parked = await self.parking.take(asked, caller)
         spent: list[float] = []
         try:
             left = contract.less(parked.spent_usd).model_copy(update={"prefer": None, "min_success": None, "allow": ()})
-            turn = Turn(parked.instruction, resumed(parked, asked), left, model, parked)
-            result = await self._begin(asked, caller, turn, listen, spent.append)
+            result = await self._begin(
+                asked, caller, model, left, resumed(parked, asked), listen, parked=parked, spent=spent.append
+            )
         except BaseException:
             failed = parked.model_copy(update={"spent_usd": parked.spent_usd + sum(spent)})
             await self.parking.put_back(failed, caller)
@@ -519,16 +497,20 @@ class Service:
         self,
         asked: Asked,
         caller: Caller,
-        turn: Turn,
+        model: ServedModel,
+        contract: Contract,
+        dialogue: Dialogue,
         listen: Callable[[Event], None],
-        spent: Callable[[float], None] = _ignore,
+        *,
+        parked: ParkedRun | None = None,
+        spent: Callable[[float], None] = lambda usd: None,
     ) -> RunResult:
         """Run what was asked, or the step that was parked.
 
         Args:
+            dialogue: what was said before, and what tools gave since the step was parked.
             spent: is told the US dollars, also of a run that fails.
         """
-        parked = turn.parked
         labels = asked.labels if self.config.log == "full" else {}
         kept = KeptRun(self._runs, asked.run_id, caller, self.change, labels)
         spans = None if self._tracing is None else self._tracing.begin(asked.run_id, asked.model, asked.trace)
@@ -542,14 +524,14 @@ class Service:
         refusal = ""
         try:
             result = await self.orchestrator.run(
-                turn.instruction,
-                turn.contract,
+                parked.instruction if parked else asked.instruction,
+                contract,
                 answer=parked.answer if parked else asked.extension.answer,
                 ledger=caller.account,
-                planner=None if parked else turn.model.planner,
-                worker=None if parked else turn.model.worker,
-                workflow=parked.workflow if parked else None,
-                dialogue=turn.dialogue,
+                planner=None if parked else model.planner,
+                worker=None if parked else model.worker,
+                workflow=Workflow([parked.step]) if parked else None,
+                dialogue=dialogue,
                 run_id=asked.run_id,
                 listen=hear,
                 pieces=asked.stream,
@@ -567,10 +549,10 @@ class Service:
             await kept.end(refusal)
         if result.receipt.status == "failed":
             raise _failure(result)
-        used = turn.dialogue.tool_use
+        used = dialogue.tool_use
         demands_call = used is not None and used.choice not in ('"auto"', '"none"')
         if result.execution.tool_calls:
-            await self.parking.put(parked_run(result, asked, parked, turn.dialogue), caller)
+            await self.parking.put(parked_run(result, asked, parked, dialogue), caller)
         elif demands_call and not asked.results:
             raise ApiError(
                 502,

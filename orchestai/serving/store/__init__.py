@@ -2,7 +2,7 @@
 
 from orchestai.serving.store.database import UNREACHABLE, Database
 from orchestai.serving.store.key_days import ExpiredReservationError
-from orchestai.serving.store.keys import KeyAccount, KeyLedger, KeyStore, RequestRate, TooManyRequestsError
+from orchestai.serving.store.keys import KeyAccount, KeyLedger, KeyStore
 from orchestai.serving.store.served_runs import Feedback, FeedbackStore, ParkedRuns, ServedRun, ServedRuns, all_feedback
 from orchestai.serving.store.tables import NO_KEY
 
@@ -17,9 +17,7 @@ __all__ = [
     "KeyLedger",
     "KeyStore",
     "ParkedRuns",
-    "RequestRate",
     "ServedRun",
     "ServedRuns",
-    "TooManyRequestsError",
     "all_feedback",
 ]

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import (
     URL,
@@ -164,10 +164,6 @@ _RENEWALS = 3
 """Per lease: so often may one fail that the server is still taken for alive."""
 
 
-class Write(Protocol):
-    def __call__(self, account: str, work: Callable[[Connection], Any]) -> Any: ...
-
-
 class Lease:
     """Of one server, renewed by a thread until it is closed; the thread also settles what dead servers have left.
 
@@ -179,7 +175,7 @@ class Lease:
         server: its id, which no other process has.
     """
 
-    def __init__(self, write: Write, seconds: float) -> None:
+    def __init__(self, write: Callable[[str, Callable[[Connection], Any]], Any], seconds: float) -> None:
         self.server = uuid.uuid4().hex
         self._write = write
         self._seconds = seconds

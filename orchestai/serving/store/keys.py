@@ -36,23 +36,17 @@ class TooManyRequestsError(Exception):
         self.retry_after_s = retry_after_s
 
 
-class RequestRate:
-    """Counts requests by the second, so that in no 60 seconds there are more than a key may make."""
+def count_request(database: Database, key: str, per_minute: int | None) -> None:
+    """Count one request, by the second, so that in no 60 seconds there are more than a key may make; blocks.
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def take(self, key: str, per_minute: int | None) -> None:
-        """Count one request; blocks.
-
-        Raises:
-            TooManyRequestsError: there were as many as there may be.
-        """
-        if per_minute is None:
-            return
-        wait_s = self._database.write(f"{key}\0requests", lambda connection: _take(connection, key, per_minute))
-        if wait_s:
-            raise TooManyRequestsError(wait_s)
+    Raises:
+        TooManyRequestsError: there were as many as there may be.
+    """
+    if per_minute is None:
+        return
+    wait_s = database.write(f"{key}\0requests", lambda connection: _take(connection, key, per_minute))
+    if wait_s:
+        raise TooManyRequestsError(wait_s)
 
 
 def _take(connection: Connection, key: str, per_minute: int) -> float:
