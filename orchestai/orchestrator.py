@@ -251,12 +251,11 @@ class Orchestrator:
         *,
         answer: AnswerKind | None = None,
         ledger: Account | None = None,
-        run_id: str | None = None,
     ) -> AsyncIterator[Event]:
         """`run`, giving what happens as it happens; the last event is `AnswerReady`. Leaving it cancels the run."""
         events: asyncio.Queue[Event | None] = asyncio.Queue()
         running = asyncio.ensure_future(
-            self.run(instruction, contract, answer=answer, ledger=ledger, run_id=run_id, listen=events.put_nowait)
+            self.run(instruction, contract, answer=answer, ledger=ledger, listen=events.put_nowait)
         )
         running.add_done_callback(lambda done: events.put_nowait(None))
         try:
