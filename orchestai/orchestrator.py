@@ -36,10 +36,6 @@ __all__ = ["Event", "Orchestrator", "RunResult", "new_run_id"]
 T = TypeVar("T")
 
 
-def _ignore(event: object) -> None:
-    """Listen to nothing."""
-
-
 def new_run_id() -> str:
     """A name for a run that no other has.
 
@@ -152,7 +148,7 @@ class Orchestrator:
         self._require_open()
         contract = contract or self.config.contract
         task = asked_task(instruction, answer, self.config.tasks)
-        order = Order(task, contract, Clock(contract.deadline_s), self.ledger, "", _ignore)
+        order = Order(task, contract, Clock(contract.deadline_s), self.ledger, "", lambda event: None)
         return await self._answering.plan(order, self._planning)
 
     async def run(
@@ -167,9 +163,9 @@ class Orchestrator:
         worker: str | None = None,
         workflow: Workflow | None = None,
         dialogue: Dialogue | None = None,
-        listen: Callable[[Event], None] = _ignore,
+        listen: Callable[[Event], None] = lambda event: None,
         pieces: bool = False,
-        settled: Callable[[Receipt], None] = _ignore,
+        settled: Callable[[Receipt], None] = lambda receipt: None,
     ) -> RunResult:
         """Plan, reserve the worst case, run the plan and append it to the log.
 

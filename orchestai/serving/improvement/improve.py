@@ -175,7 +175,7 @@ async def compare(config: Config, tasks: Sequence[Task], incumbent: str, candida
     rows = []
     for checkpoint in (incumbent, candidate):
         planner = await open_planner(checkpoint, config.planner, config.workers, runtime.pool)
-        rows.append(await runner.row(checkpoint, planner, _nothing))
+        rows.append(await runner.row(checkpoint, planner, lambda: None))
         runner.refuse_if_broken()
     before, after = rows
     success = after.values("success")
@@ -215,8 +215,8 @@ async def repeated_asking(config: Config, runner: Runner, budget_usd: float) -> 
         async with open_runtime(workers, config.execution, config.sandbox) as runtime:
             yield runtime.executor
 
-    whole = await runner.row(WHOLE + name, WholePlanner(name), _nothing)
-    found = await sample_k(config.workers, whole, budget_usd, runner, other_workers, lambda row: _nothing)
+    whole = await runner.row(WHOLE + name, WholePlanner(name), lambda: None)
+    found = await sample_k(config.workers, whole, budget_usd, runner, other_workers, lambda row: lambda: None)
     if found is None:
         return None, f"what {name} costs is not known, so nobody knows how often it may be asked"
     return found.row, f"{found.row.name}: {found.worker} asked {found.k} times"
@@ -224,10 +224,6 @@ async def repeated_asking(config: Config, runner: Runner, budget_usd: float) -> 
 
 def _measured(interval: Interval) -> Measured:
     return Measured.model_validate(interval.to_dict())
-
-
-def _nothing() -> None:
-    """Show no progress."""
 
 
 FEWEST_TASKS = 24
