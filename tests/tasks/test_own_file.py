@@ -95,6 +95,7 @@ def test_a_program_is_written_only_where_one_is_asked_for(words: str, program: b
         ("Count the words. Use the name count_words(text).", "count_words", ("text",)),
         ("Write the function.\n>>> double(3)\n6", "double", ("a",)),
         ("Write a function that checks whether a number is prime", "is_prime", ("number",)),
+        ("Write a function that adds two numbers", "add_two_numbers", ("first", "second")),
         ("Write a function called with a list", "task_func", ("items",)),
     ],
 )
