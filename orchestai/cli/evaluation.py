@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -272,20 +273,22 @@ def evaluate_table(
     table: Annotated[list[Path], flag("table", "File or folder of outcomes; may be given several times.")],
     reader: Reader,
     columns: Columns = None,
+    test_table: Annotated[
+        list[Path] | None, flag("test_table", "Outcomes to test on, in place of parts of --table.")
+    ] = None,
     seeds: Annotated[int, flag("seeds", "Number of splits.", minimum=1)] = 3,
-    run_replies: RunReplies = False,
-    cascade: Annotated[
-        list[str] | None,
-        flag("cascade", "With --run_replies: WORKER,WORKER,... to ask in turn until the first test passes."),
+    answers: Annotated[
+        str | None,
+        flag("answers", "Judge replies by what is seen, compared as calls, numbers, texts, or by MODULE:FUNCTION."),
     ] = None,
-    cascade_budget: Annotated[
+    usd_per_1000: Annotated[
         float | None,
-        flag(
-            "cascade_budget",
-            "With --run_replies: the chosen cascade's highest cost, as a share of the best worker's; 1/15 if absent.",
-            minimum=0,
-        ),
+        flag("usd_per_1000", "With --answers: the budget; what the best worker costs if absent.", minimum=0),
     ] = None,
+    labels: Annotated[
+        int | None, flag("labels", "With --answers: how many verdicts to learn from; all if absent.", minimum=10)
+    ] = None,
+    run_replies: RunReplies = False,
     config: ConfigFile = CONFIG,
     json_path: JsonFile = None,
     overrides: Overrides = None,
@@ -293,18 +296,19 @@ def evaluate_table(
     """Compare routers on an outcome table: AIQ, APGR and more, with intervals, on queries that nothing learned from."""
     from orchestai.config import load_config
     from orchestai.errors import UserError
+    from orchestai.evaluation.tables.answers import evaluate_answers, see_answers
     from orchestai.evaluation.tables.baselines import BASELINES
     from orchestai.evaluation.tables.estimates import OURS, estimate
     from orchestai.evaluation.tables.evaluate import evaluate_table as run_evaluation
     from orchestai.evaluation.tables.evaluate import to_dict, to_table
-    from orchestai.evaluation.tables.replies import evaluate_replies
     from orchestai.planner.slots.encoders.sentences import query_features
     from orchestai.storage import artifacts
 
-    if not run_replies and (cascade or cascade_budget is not None):
-        raise UserError("--cascade and --cascade_budget compare replies that are run: add --run_replies")
+    if not (answers or run_replies) and (labels or usd_per_1000):
+        raise UserError("--labels and --usd_per_1000 are of answers that are seen: add --answers or --run_replies")
     loaded = load_config(config, overrides or [])
-    outcomes = read_table(table, reader, columns)
+    outcomes = read_table([*table, *(test_table or ())], reader, columns)
+    test = read_table(test_table, reader, columns).ids if test_table else ()
     with console.status("embedding the queries") as status:
 
         def progress(doing: str) -> None:
@@ -312,18 +316,21 @@ def evaluate_table(
 
         if run_replies:
             judged, _ = judged_replies(outcomes, loaded, progress)
-            chains = [one.split(",") for one in cascade or []]
-            budget = {} if cascade_budget is None else {"budget": cascade_budget}
-            features = query_features(judged.table.texts, loaded.workers.models_dir)
-            compared = evaluate_replies(judged, features, chains, seeds=range(seeds), **budget)
+            outcomes, seen, regime = judged.table, judged.seen(), "first test seen, checked by it:"
+        elif answers:
+            seen, regime = see_answers(outcomes, answers), "unchecked"
+        features = query_features(outcomes.texts, loaded.workers.models_dir)
+        if answers or run_replies:
+            compare = partial(evaluate_answers, regime=regime, test=test, seeds=range(seeds), labels=labels)
+            compared = compare(outcomes, seen, features, usd_per_1000, progress=progress)
             printed, report, notes = compared.to_table(), compared.to_dict(), compared.notes
         else:
-            features = query_features(outcomes.texts, loaded.workers.models_dir)
             rows = BASELINES | {OURS: estimate}
-            evaluation = run_evaluation(outcomes, features, rows, seeds=range(seeds), progress=progress)
+            evaluation = run_evaluation(outcomes, features, rows, seeds=range(seeds), test=test, progress=progress)
             printed, report, notes = to_table(evaluation), to_dict(evaluation), evaluation.notes
     if json_path is not None:
-        facts = {"paths": [str(path) for path in table], "reader": reader, "versions": artifacts.versions()}
+        paths = [str(path) for path in (*table, *(test_table or ()))]
+        facts = {"paths": paths, "reader": reader, "versions": artifacts.versions()}
         artifacts.write_json(json_path, report | facts)
     console.print(printed)
     say(*notes)

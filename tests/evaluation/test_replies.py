@@ -1,4 +1,4 @@
-"""Replies that are programs count for what they do: under any function name, and a cascade pays for all it asks."""
+"""Replies that are programs count for what they do: under any function name."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 from orchestai.data.tables.outcome_table import TableOutcome, table_of
-from orchestai.errors import UserError
 from orchestai.evaluation.tables.replies import (
-    ProgramReplies,
-    chain_outcomes,
-    evaluate_replies,
     matching_tasks,
     run_replies,
 )
@@ -89,48 +85,10 @@ def test_replies_are_run_against_all_tests_and_verdicts_are_kept(tmp_path):
     np.testing.assert_array_equal(found.table.score, [[1, 0, 0, 0]])
     np.testing.assert_array_equal(found.visible, [[1, 1, 0, 0]])
     assert found.agreement() == (pytest.approx(1 / 3), 1.0)
+    seen = found.seen()
+    assert seen.same[0, 0] == seen.same[0, 1] != seen.same[0, 2] != seen.same[0, 3]
+    assert [seen.kinds[kind] for kind in seen.shown[0]] == ["passes", "passes", "refused", "refused"]
     with pytest.raises(RuntimeError, match="closed"):
         run_replies(table, {0: task().model_copy(update={"test": TESTS + "\n"})}, sandbox, tmp_path)
     again = run_replies(table, tasks, sandbox, tmp_path)
     np.testing.assert_array_equal(again.table.score, found.table.score)
-
-
-def replies(score, visible, cost) -> ProgramReplies:
-    outcomes = [
-        TableOutcome("", f"q{row}", f"w{column}", value, cost_usd=cost[column])
-        for row, values in enumerate(score)
-        for column, value in enumerate(values)
-    ]
-    table = table_of("t", outcomes)
-    return ProgramReplies(table, np.array(visible, dtype=float), table.score)
-
-
-def test_a_chain_stops_at_the_first_reply_that_passes_the_visible_test():
-    own = replies([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]], [[0, 1], [1, 0], [1, 1]], [1.0, 10.0])
-    score, cost = chain_outcomes(own, (0, 1))
-    assert score.tolist() == [1, 1, 0]
-    assert cost.tolist() == [11, 1, 1]
-
-
-FEATURES = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
-
-
-def test_the_best_cascades_are_chosen_on_training_queries_and_within_their_budget():
-    """The small worker is right on half the queries, and its visible test says when; the other one is right on all."""
-    half = [[float(row % 2), 1.0] for row in range(60)]
-    evaluation = evaluate_replies(replies(half, half, [0.001, 0.1]), FEATURES, [["w0", "w1"]], seeds=(0, 1))
-    success, cost = evaluation.intervals("w0 > w1")
-    assert success.mean == 1
-    assert cost.mean == pytest.approx(1000 * (0.001 + 0.05), rel=0.3)
-    assert evaluation.chosen["best_single"] == ["w1", "w1"]
-    assert evaluation.chosen["cascade"] == ["w0", "w0"]
-    rows = evaluation.to_dict()["t"]
-    assert set(rows) == {"w0", "w1", "w0 > w1", "best_single", "cascade", "ours", "ours_at_cascade_cost"}
-    assert rows["cascade"]["usd_per_1000"]["mean"] == pytest.approx(1)
-    assert rows["ours"]["usd_per_1000"]["mean"] == pytest.approx(1)
-    assert evaluation.to_table().row_count == 7
-    without = evaluate_replies(replies(half, half, [0.1, 0.1]), FEATURES, seeds=(0,))
-    assert "cascade" not in without.routers("success")
-    assert without.notes
-    with pytest.raises(UserError, match="no worker 'w7'"):
-        evaluate_replies(replies(half, half, [0.001, 0.1]), FEATURES, [["w7"]])

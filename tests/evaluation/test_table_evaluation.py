@@ -136,7 +136,7 @@ def test_the_command_reads_embeds_and_writes(tmp_path, monkeypatch):
     assert set(report["t"]["aiq"]) == {"coin_flips", "ours", *BASELINES}
     assert report["reader"] == "jsonl"
     assert len(list((tmp_path / "embeddings").rglob("*"))) > 12
-    refused = CliRunner().invoke(app, [*words, "--cascade", "cheap,expensive"])
+    refused = CliRunner().invoke(app, [*words, "--labels", "30"])
     assert isinstance(refused.exception, UserError)
 
 

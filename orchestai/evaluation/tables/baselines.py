@@ -12,48 +12,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits, normalize, sof
 from orchestai.data.tables.outcome_table import Values, nan_mean
 from orchestai.evaluation.tables.estimates import (
     Estimator,
-    Features,
     Fold,
     TableEstimates,
     means_by_task,
     worker_means,
 )
-
-
-def cluster_means(fold: Fold) -> Values:
-    """(queries, workers) means over the training queries of the nearest of 20 centers."""
-    centers = k_means(fold.features[fold.train], 20, seed=fold.seed)
-    nearest = (fold.features @ centers.T).argmax(axis=1)
-    learned = fold.table.score[fold.train]
-    overall = worker_means(learned)
-    means = np.empty_like(fold.table.score)
-    for cluster in range(len(centers)):
-        own = nan_mean(learned[nearest[fold.train] == cluster])
-        means[nearest == cluster] = np.where(np.isnan(own), overall, own)
-    return means
-
-
-def k_means(points: Features, count: int, *, seed: int) -> Features:
-    """(clusters, width) unit centers of spherical k-means, seeded as k-means++; empty clusters are dropped.
-
-    Args:
-        points: (points, width) unit vectors.
-    """
-    rng = np.random.default_rng(seed)
-    centers = points[[rng.integers(len(points))]]
-    while len(centers) < min(count, len(points)):
-        distance = np.clip(1 - (points @ centers.T).max(axis=1), 0, None).astype(np.float64)
-        if distance.sum() == 0:
-            break
-        centers = np.vstack([centers, points[rng.choice(len(points), p=distance / distance.sum())]])
-    for _ in range(50):
-        nearest = (points @ centers.T).argmax(axis=1)
-        sums = np.stack([points[nearest == cluster].sum(axis=0) for cluster in np.unique(nearest)])
-        moved = sums / np.linalg.norm(sums, axis=1, keepdims=True)
-        if moved.shape == centers.shape and np.allclose(moved, centers, atol=1e-6):
-            break
-        centers = moved
-    return centers
 
 
 def nearest_neighbors(fold: Fold) -> Values:
@@ -196,7 +159,6 @@ BASELINES: dict[str, Estimator] = {
     "logistic_regression": _with_task_costs(logistic_regression),
     "mlp": _with_task_costs(multilayer_perceptron),
     "matrix_factorization": _with_task_costs(matrix_factorization),
-    "cluster": _with_task_costs(cluster_means),
     "oracle": lambda fold: TableEstimates(fold.table.score, fold.table.cost_usd),
 }
 """The oracle knows what each worker scored and cost, test queries included."""

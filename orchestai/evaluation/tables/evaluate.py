@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -104,8 +104,8 @@ class TableFolds:
         return Interval(float(values[0]), float(low), float(high), len(self.tested))
 
 
-def split_table(table: OutcomeTable, seeds: Sequence[int]) -> TableFolds:
-    """Split a table once per seed.
+def split_table(table: OutcomeTable, seeds: Sequence[int], test: Collection[str] = ()) -> TableFolds:
+    """Split a table once per seed, or once for all where the ids of the queries to test on are given.
 
     Raises:
         UserError: the table has fewer than two workers, or too few queries to split.
@@ -114,8 +114,11 @@ def split_table(table: OutcomeTable, seeds: Sequence[int]) -> TableFolds:
         raise UserError(f"{table.source}: a table of one worker leaves no choice; two are needed at least")
     groups = near_duplicate_groups(table.texts, types=table.task_types)
     splits, known = [], np.asarray(usable(table).any(axis=1))
+    apart = np.isin(table.ids, list(test))
     for seed in seeds:
         split = split_by_groups(groups, table.task_types, seed=seed)
+        if test:
+            split = TableSplit(np.flatnonzero(~np.isin(groups, groups[apart])), np.flatnonzero(apart))
         split = TableSplit(split.train[known[split.train]], split.test[known[split.test]])
         if not split.train.size or not split.test.size:
             what = f"{len(set(groups.tolist()))} groups of near-duplicates; add queries that say something else"
@@ -283,15 +286,9 @@ def metrics_of_router(part: HeldOutPart, name: str, estimates: TableEstimates) -
     """All metrics of the router that chooses by these estimates."""
     learned, tested = (sweep(part.fold.table, rows, estimates) for rows in (part.fold.train, part.rows))
     metrics = _metrics_of_curve(part, name, learned, tested) | _metrics_of_calls(part, name, estimates.score)
-    return metrics | errors_of(part.fold.table, part.rows, part.weights, name, estimates)
-
-
-def errors_of(table: OutcomeTable, rows: Rows, weights: Values, name: str, estimates: TableEstimates) -> Metrics:
-    """How far estimates are off on these rows, which count (queries, draws) `weights` times."""
-    metrics: Metrics = {
-        ("ece", name): calibration_errors(table, rows, weights, estimates),
-        ("ece_by_chance", name): chance_errors(table, rows, estimates, weights.shape[1] - 1),
-    }
+    table, rows, weights = part.fold.table, part.rows, part.weights
+    metrics["ece", name] = calibration_errors(table, rows, weights, estimates)
+    metrics["ece_by_chance", name] = chance_errors(table, rows, estimates, weights.shape[1] - 1)
     if table.priced:
         metrics["cost_error", name] = cost_errors(table, rows, weights, estimates)
     return metrics
@@ -350,7 +347,6 @@ class TableEvaluation:
             others over draws of them.
         reliability: by estimator, see `reliability_of`.
         notes: what a reader of the figures has to know.
-        chosen: row -> what it asked in each split, where training queries decide that.
     """
 
     table: OutcomeTable
@@ -358,7 +354,6 @@ class TableEvaluation:
     metrics: Metrics
     reliability: dict[str, list[list[float]]]
     notes: list[str]
-    chosen: Mapping[str, list[str]]
 
     def interval(self, *key: str) -> Interval:
         """A metric of a row with its 95 % bootstrap interval; raises `KeyError` where there is none."""
@@ -404,11 +399,13 @@ def evaluate_table(
     estimators: Mapping[str, Estimator],
     *,
     seeds: Sequence[int] = (0, 1, 2),
+    test: Collection[str] = (),
     progress: Progress = lambda _: None,
 ) -> TableEvaluation:
     """Learn on 80 % of the queries and choose on the rest, for each seed.
 
     Args:
+        test: ids of the queries to choose on, in place of the rest.
         estimators: by the name of the router that chooses by them.
         progress: is told what is being done.
 
@@ -417,7 +414,7 @@ def evaluate_table(
     """
     refuse_taken_names(table, {COIN_FLIPS, *estimators})
     progress("finding near-duplicate queries")
-    folds = split_table(table, seeds)
+    folds = split_table(table, seeds, test)
     metrics = []
     estimated: dict[str, list[tuple[Rows, Values]]] = {name: [] for name in estimators}
     for seed, split in zip(folds.seeds, folds.splits, strict=True):
@@ -433,7 +430,7 @@ def evaluate_table(
     means = {key: folds.mean([own[key] for own in metrics]) for key in metrics[0]}
     calibration = {name: reliability_of(table, tested) for name, tested in estimated.items()}
     of_calls = [own["apgr", COIN_FLIPS][0] for own in metrics if ("apgr", COIN_FLIPS) in own]
-    return TableEvaluation(table, folds, means, calibration, _notes(table, folds, int(np.isnan(of_calls).sum())), {})
+    return TableEvaluation(table, folds, means, calibration, _notes(table, folds, int(np.isnan(of_calls).sum())))
 
 
 _FEWEST, _MANY = 30, 50
@@ -504,7 +501,11 @@ def to_table(evaluation: TableEvaluation) -> Table:
     shown = ("aiq",) if evaluation.routers("aiq") else ("apgr", "cpt_50", "cpt_80")
     columns = [column for column in ("success", "usd_per_1000", *shown) if evaluation.routers(column)]
     main = next((metric for metric in _MAIN if evaluation.routers(metric)), "")
-    printed = Table(title=escape(f"{evaluation.table.source}: {len(evaluation.table)} queries, test parts of 20 %"))
+    printed = Table(
+        title=escape(
+            f"{evaluation.table.source}: {len(evaluation.table)} queries, {len(evaluation.folds.tested)} tested"
+        )
+    )
     printed.add_column("router", overflow="fold", min_width=12)
     for column in (*columns, f"{main} - {TASK_PRIOR}") if main else columns:
         printed.add_column(column, justify="right", no_wrap=True)
