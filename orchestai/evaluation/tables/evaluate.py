@@ -373,7 +373,7 @@ class TableEvaluation:
         return {"notes": self.notes, "seeds": list(self.folds.seeds), "test_sizes": sizes, "queries": len(self.table)}
 
 
-_TAKEN = ("paths", "reader", "replies", "table", "versions")
+_TAKEN = ("answers", "paths", "reader", "table", "versions")
 """Keys of a report that stand beside the figures, which are under the table's name."""
 
 
