@@ -132,20 +132,23 @@ def _rows(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, tuple[float, f
         yield from ((json.loads(line), prices) for line in file)
 
 
-RUNS: dict[str, tuple[str, str, str, float, int | None]] = {
-    "bfcl": ("bfcl/calls.jsonl.gz", "bfcl", "calls", 0.55, None),
-    "bfcl without categories": ("bfcl/calls.jsonl.gz", "bfcl_untyped", "calls", 0.55, None),
-    "gsm8k": ("zeroeval/gsm.jsonl.gz", "zeroeval", "numbers", 0.25, None),
-    "gsm8k at 1 USD": ("zeroeval/gsm.jsonl.gz", "zeroeval", "numbers", 1.0, None),
-    "intercode-sql": ("intercode/sql.jsonl.gz", "intercode", "benchmarks.answers:compare_rows", 0.92, None),
-    "math": ("zeroeval/math-l5.jsonl.gz", "zeroeval", "numbers", 1.5, None),
-    **{f"bfcl, {n} labels": ("bfcl/calls.jsonl.gz", "bfcl", "calls", 0.55, n) for n in (30, 100, 300)},
-    **{
-        f"bfcl without categories, {n} labels": ("bfcl/calls.jsonl.gz", "bfcl_untyped", "calls", 0.55, n)
-        for n in (30, 100, 300)
-    },
+ANSWERS = {
+    "bfcl": "calls",
+    "bfcl_untyped": "calls",
+    "zeroeval": "numbers",
+    "intercode": "benchmarks.answers:compare_rows",
 }
-"""Name -> file, reader, comparator, US dollars per 1,000 queries and number of verdicts."""
+"""Reader -> comparator."""
+RUNS: dict[str, tuple[str, str, float, int | None]] = {
+    "bfcl": ("bfcl/calls.jsonl.gz", "bfcl", 0.55, None),
+    "bfcl without categories": ("bfcl/calls.jsonl.gz", "bfcl_untyped", 0.55, None),
+    "gsm8k": ("zeroeval/gsm.jsonl.gz", "zeroeval", 0.25, None),
+    "math": ("zeroeval/math-l5.jsonl.gz", "zeroeval", 1.5, None),
+    "intercode-sql": ("intercode/sql.jsonl.gz", "intercode", 0.92, None),
+    **{f"bfcl, {n} labels": ("bfcl/calls.jsonl.gz", "bfcl", 0.55, n) for n in (30, 100, 300)},
+    "gsm8k at 1 USD": ("zeroeval/gsm.jsonl.gz", "zeroeval", 1.0, None),
+}
+"""Name -> file, reader, US dollars per 1,000 queries and number of verdicts."""
 
 
 def main() -> None:
@@ -156,11 +159,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path("docs/results/answers.json"))
     args = parser.parse_args()
     merged: dict[str, Any] = {}
-    for name, (file, reader, comparator, usd, labels) in RUNS.items():
+    for name, (file, reader, usd, labels) in RUNS.items():
         report = args.output / f"{name}.json"
         if not report.exists():
             command = [sys.executable, "-m", "orchestai.cli", "evaluate-table", "--table", str(args.data / file)]
-            command += ["--reader", f"benchmarks.answers:{reader}", "--answers", comparator]
+            command += ["--reader", f"benchmarks.answers:{reader}", "--answers", ANSWERS[reader]]
             command += ["--usd_per_1000", str(usd), "--seeds", str(args.seeds), "--json", str(report)]
             subprocess.run([*command, *(["--labels", str(labels)] if labels else [])], check=True)
         found = json.loads(report.read_text())

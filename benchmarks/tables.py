@@ -9,7 +9,7 @@ Beside the JSON stands an SVG of its name, which shows how often estimates come 
 
 DATA holds `routerbench/routerbench.jsonl.gz` and `routellm_mmlu/mmlu.jsonl.gz`, and TASKS is MBPP's
 `sanitized-mbpp.json`, or its compressed copy. `orchestai evaluate --table` is run on both tables and on RouterBench's
-replies to MBPP, three splits each, and the reports are put together. What is finished in the output folder is kept:
+replies to MBPP, and the reports are put together. What is finished in the output folder is kept:
 interrupt and repeat the command to continue.
 """
 
@@ -47,7 +47,6 @@ from orchestai.storage import artifacts
 NAMES = {"routerbench": "routerbench", "routellm": "routellm_mmlu", "mbpp_replies": "mbpp_replies"}
 """What a table is called in its report, and here."""
 DRAWS = 201
-CASCADE = "mistralai/mixtral-8x7b-chat,gpt-3.5-turbo-1106,claude-instant-v1"
 
 
 def main() -> None:
@@ -63,7 +62,7 @@ def main() -> None:
         "routerbench": routerbench,
         "routellm": ["--table", str(args.data / "routellm_mmlu/mmlu.jsonl.gz"), "--reader", "routellm"],
         "mbpp_replies": [
-            *(*routerbench, "--run_replies", "--cascade", CASCADE),
+            *(*routerbench, "--run_replies", "--usd_per_1000", "0.5", "--seeds", "5"),
             *("tasks.suite=mbpp", f"tasks.path={args.tasks}"),
         ],
     }
@@ -84,7 +83,7 @@ def main() -> None:
 
 def figures(report: dict[str, Any], name: str) -> dict[str, Any]:
     """What one report says of its table, with the facts beside the figures, but for the paths of its files."""
-    own: dict[str, Any] = report[name] | report.get("replies", {})
+    own: dict[str, Any] = report[name] | report.get("answers", {})
     return own | {fact: report[fact] for fact in ("table", "versions") if fact in report}
 
 

@@ -316,9 +316,9 @@ def evaluate_table(
 
         if run_replies:
             judged, _ = judged_replies(outcomes, loaded, progress)
-            outcomes, seen, regime = judged.table, judged.seen(), "first test seen, checked by it:"
+            outcomes, seen, regime = judged.table, judged.seen(), "answers whose first test is seen"
         elif answers:
-            seen, regime = see_answers(outcomes, answers), "unchecked"
+            seen, regime = see_answers(outcomes, answers), "unchecked answers"
         features = query_features(outcomes.texts, loaded.workers.models_dir)
         if answers or run_replies:
             compare = partial(evaluate_answers, regime=regime, test=test, seeds=range(seeds), labels=labels)

@@ -2,15 +2,14 @@
 
 A judge learns from verdicts how probably each worker is right when it gives an answer of a certain kind to a query of a
 certain type. Log odds of workers that say the same are added up. Workers are asked in an order that is learned, until
-the likeliest answer is sure enough. What a way of asking decides depends on the answers that it has paid for, and on
-nothing else.
+the likeliest answer is sure enough. What a way decides depends on answers that it has paid for alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import permutations, product
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -133,7 +132,6 @@ _PSEUDO: Final = 3.0
 """Answers that agree with what is known more generally, beside those that were judged."""
 _SURE: Final = 0.95
 """Probability from which on an order of workers is not learned to ask further ones."""
-_LONGEST: Final = 12
 _HOLD: Final = 0.6
 """Share of the votes' log odds that counts where an order is learned: workers fail together."""
 
@@ -202,9 +200,10 @@ class Judged:
     threshold: float
     calibration: Calibration = field(default_factory=Calibration)
 
-    def decide(self, answers: SeenAnswers, learned: Values | None = None) -> Decisions:
-        """The likeliest answer of those asked for; `learned` as for `Judge.votes`."""
-        votes, same = self.judge.votes(answers, learned)[:, self.order], answers.same[:, self.order]
+    def decide(self, answers: SeenAnswers, votes: Values | None = None) -> Decisions:
+        """The likeliest answer of those asked for; `votes` are the judge's, if they are at hand."""
+        same = answers.same[:, self.order]
+        votes = (self.judge.votes(answers) if votes is None else votes)[:, self.order]
         place, count = np.zeros((2, len(same)), dtype=np.intp)
         probability = np.zeros(len(same))
         for asked in range(1, len(self.order) + 1):
@@ -228,7 +227,7 @@ def learn_order(
     """
     price, usual = share / most_usd, verdicts.cost_usd.mean(axis=0)
     start = start or [worker for worker in [int(usual.argmin())] if usual[worker] > most_usd]
-    queries, count = np.arange(len(same)), min(_LONGEST, same.shape[1])
+    queries, count = np.arange(len(same)), min(max(_LENGTHS), same.shape[1])
     sums = np.full((len(same), same.max() + 1), -np.inf)
     total, right, likeliest = np.ones(len(same)), np.zeros(len(same)), np.zeros(len(same))
     order: list[int] = []
@@ -253,17 +252,18 @@ def learn_order(
 Way: TypeAlias = UntilFit | UntilTwoAgree | Judged
 _PRICES: Final = (0.02, 0.06, 0.2)
 """Log probability that the whole budget is worth, where an order of workers is learned."""
-_THRESHOLDS: Final = (0.5, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995, 0.999)
-_CANDIDATES: Final = 10
+_THRESHOLDS: Final = (0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.999)
+_LENGTHS: Final = (2, 3, 4, 6, 9, 12)
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A way, and what it scored and cost on the queries that it was chosen on, (queries,)."""
+    """A way, what it scored and cost on the queries that it was chosen on, (queries,), and how sure it was."""
 
     way: Way
     success: Values
     cost_usd: Values
+    probability: Values
 
 
 def best_of(choices: Iterator[Choice], most_usd: float) -> Choice | None:
@@ -274,40 +274,39 @@ def best_of(choices: Iterator[Choice], most_usd: float) -> Choice | None:
 
 def tried(ways: Iterator[Way], answers: SeenAnswers, verdicts: Verdicts) -> Iterator[Choice]:
     """Each way with what it scores on these queries."""
-    for way in ways:
-        yield Choice(way, *way.decide(answers).outcome(verdicts))
+    for way, decided in ((way, way.decide(answers)) for way in ways):
+        yield Choice(way, *decided.outcome(verdicts), decided.probability)
 
 
 def fixed_ways(answers: SeenAnswers, verdicts: Verdicts, most_usd: float) -> Iterator[Way]:
     """Sequences of up to three of the ten best workers within the budget, until one answer fits or two agree."""
     success, cost = verdicts.right.mean(axis=0), verdicts.cost_usd.mean(axis=0)
-    able = [worker for worker in np.argsort(-success, kind="stable") if cost[worker] <= most_usd][:_CANDIDATES]
+    able = [worker for worker in np.argsort(-success, kind="stable") if cost[worker] <= most_usd][:10]
     refused = frozenset(place for place, kind in enumerate(answers.kinds) if kind in (NONE, REFUSED))
-    for length in (2, 3):
-        for chain in permutations(able, length):
-            yield UntilFit(np.array(chain), refused)
-            if length == 3:
-                yield UntilTwoAgree(np.array(chain))
+    for chain in (np.array(one) for length in (2, 3) for one in permutations(able, length)):
+        yield UntilFit(chain, refused)
+        if len(chain) == 3:
+            yield UntilTwoAgree(chain)
 
 
 def learn_judged(answers: SeenAnswers, verdicts: Verdicts, most_usd: float, start: Sequence[int] = ()) -> Choice | None:
     """The judge, its order and threshold of most success within the budget, each verdict left out of its own count.
 
-    Args:
-        start: workers that one of the orders begins with.
+    One of the orders begins with `start`.
     """
     found: list[Choice] = []
     for judge in (Judge.learn(answers, verdicts.right, by_kind=by_kind) for by_kind in (True, False)):
         votes = judge.votes(answers, verdicts.right)
         for share, first in (*((share, ()) for share in _PRICES), (_PRICES[1], tuple(start))):
             order = learn_order(answers.same, votes, verdicts, most_usd, share, first)
-            for threshold in _THRESHOLDS:
-                way = Judged(judge, order, threshold)
-                decided = way.decide(answers, verdicts.right)
-                success, cost = decided.outcome(verdicts)
-                calibrated = replace(way, calibration=Calibration.of(decided.probability, success))
-                found.append(Choice(calibrated, success, cost))
-    return best_of(iter(found), most_usd)
+            for length, threshold in product(_LENGTHS, _THRESHOLDS):
+                way = Judged(judge, order[:length], threshold)
+                decided = way.decide(answers, votes)
+                found.append(Choice(way, *decided.outcome(verdicts), decided.probability))
+    if (best := best_of(iter(found), most_usd)) is None:
+        return None
+    assert isinstance(best.way, Judged)
+    return replace(best, way=replace(best.way, calibration=Calibration.of(best.probability, best.success)))
 
 
 def guarded(judged: Choice | None, fixed: Choice) -> Choice:

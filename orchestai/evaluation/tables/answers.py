@@ -29,7 +29,7 @@ from orchestai.estimate.answers import (
 from orchestai.estimate.calibration import expected_calibration_error
 from orchestai.estimate.comparators import COMPARATORS, Comparator
 from orchestai.estimate.success import group_folds
-from orchestai.evaluation.statistics import Interval
+from orchestai.evaluation.statistics import Interval, number
 from orchestai.evaluation.tables.baselines import BASELINES
 from orchestai.evaluation.tables.estimates import OURS, Features, Fold
 from orchestai.evaluation.tables.evaluate import TableSplit, refuse_taken_names, sweep, usable
@@ -80,7 +80,9 @@ class AnswersEvaluation:
                 for row in (JUDGE, OURS)
                 for other in FIXED_ROWS
             },
-            "calibration": {row: {"ece": one, "by_chance": exact} for row, (one, exact) in self.calibration.items()},
+            "calibration": {
+                row: {"ece": number(one), "by_chance": number(exact)} for row, (one, exact) in self.calibration.items()
+            },
             "chosen": self.chosen,
             "notes": self.notes,
             "digest": self.table.digest,
@@ -105,7 +107,7 @@ def evaluate_answers(
     features: Features,
     usd_per_1000: float | None = None,
     *,
-    regime: str = "unchecked",
+    regime: str = "unchecked answers",
     test: Sequence[str] = (),
     seeds: Sequence[int] = (0, 1, 2, 3, 4),
     labels: int | None = None,
@@ -158,9 +160,9 @@ def evaluate_answers(
     drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), size=_DRAWS)[:, groups[tested]]
     weights = np.vstack([np.ones(drawn.shape[1]), drawn[drawn.any(axis=1)]]).T
     how = f"{int(tested.sum())} queries apart" if test else f"{len(table)} queries, five folds, {len(seeds)} seeds"
-    title = f"{table.source}: {regime} answers, {how}" + (f", {labels} labels" if labels else "")
-    means = ({row: own[place, tested] / len(seeds) for row, own in totals.items()} for place in (0, 1))
-    return AnswersEvaluation(table, title, *means, weights, chosen, calibration, notes)
+    title = f"{table.source}: {regime}, {how}" + (f", {labels} labels" if labels else "")
+    success, cost = [{row: own[place, tested] / len(seeds) for row, own in totals.items()} for place in (0, 1)]
+    return AnswersEvaluation(table, title, success, cost, weights, chosen, calibration, notes)
 
 
 def see_answers(table: OutcomeTable, name: str) -> SeenAnswers:
@@ -202,7 +204,7 @@ def _rows(
     within = best_of(iter(singles), most) or min(singles, key=lambda one: float(one.cost_usd.mean()))
     agree = best_of((one for one in fixed if isinstance(one.way, UntilTwoAgree)), most) or within
     rule = best_of(iter([within, *fixed]), most) or within
-    judged = learn_judged(known, learned, most, agree.way.order.tolist())
+    judged = learn_judged(known, learned, most, rule.way.order.tolist())
     choices = best, within, agree, rule, judged or rule, guarded(judged, rule)
     asked, truth = answers.take(split.test), verdicts.take(split.test)
     for row, choice in zip((*FIXED_ROWS[:4], JUDGE, OURS), choices, strict=True):
