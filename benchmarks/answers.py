@@ -167,6 +167,7 @@ def main() -> None:
             command += ["--usd_per_1000", str(usd), "--seeds", str(args.seeds), "--json", str(report)]
             subprocess.run([*command, *(["--labels", str(labels)] if labels else [])], check=True)
         found = json.loads(report.read_text())
+        del found["answers"]["chosen"]
         merged[name] = {key: own for key, own in found.items() if key not in ("paths", "reader", "versions")}
     artifacts.write_json(args.json, merged)
 
