@@ -135,7 +135,7 @@ def test_the_command_reads_embeds_and_writes(tmp_path, monkeypatch):
     report = json.loads((tmp_path / "t.json").read_text())
     assert set(report["t"]["aiq"]) == {"coin_flips", "ours", *BASELINES}
     assert report["reader"] == "jsonl"
-    assert len(list((tmp_path / "embeddings").rglob("*"))) > 12
+    assert any((tmp_path / "embeddings").rglob("*"))
     refused = CliRunner().invoke(app, [*words, "--labels", "30"])
     assert isinstance(refused.exception, UserError)
 
