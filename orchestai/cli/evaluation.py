@@ -273,17 +273,14 @@ def evaluate_table(
     table: Annotated[list[Path], flag("table", "File or folder of outcomes; may be given several times.")],
     reader: Reader,
     columns: Columns = None,
-    test_table: Annotated[
-        list[Path] | None, flag("test_table", "Outcomes to test on, in place of parts of --table.")
-    ] = None,
+    test_table: Annotated[list[Path] | None, flag("test_table", "Outcomes to test on, not parts of --table.")] = None,
     seeds: Annotated[int, flag("seeds", "Number of splits.", minimum=1)] = 3,
     answers: Annotated[
         str | None,
         flag("answers", "Judge replies by what is seen, compared as calls, numbers, texts, or by MODULE:FUNCTION."),
     ] = None,
     usd_per_1000: Annotated[
-        float | None,
-        flag("usd_per_1000", "With --answers: the budget; what the best worker costs if absent.", minimum=0),
+        float | None, flag("usd_per_1000", "Of seen answers: the budget; the best worker's cost if absent.", minimum=0)
     ] = None,
     labels: Annotated[
         int | None, flag("labels", "With --answers: how many verdicts to learn from; all if absent.", minimum=10)
@@ -304,7 +301,7 @@ def evaluate_table(
     from orchestai.planner.slots.encoders.sentences import query_features
     from orchestai.storage import artifacts
 
-    if not (answers or run_replies) and (labels or usd_per_1000):
+    if (labels or usd_per_1000) and not (answers or run_replies):
         raise UserError("--labels and --usd_per_1000 are of answers that are seen: add --answers or --run_replies")
     loaded = load_config(config, overrides or [])
     outcomes = read_table([*table, *(test_table or ())], reader, columns)
@@ -321,8 +318,8 @@ def evaluate_table(
             seen, regime = see_answers(outcomes, answers), "unchecked answers"
         features = query_features(outcomes.texts, loaded.workers.models_dir)
         if answers or run_replies:
-            compare = partial(evaluate_answers, regime=regime, test=test, seeds=range(seeds), labels=labels)
-            compared = compare(outcomes, seen, features, usd_per_1000, progress=progress)
+            compare = partial(evaluate_answers, test=test, seeds=range(seeds), labels=labels, progress=progress)
+            compared = compare(outcomes, seen, features, usd_per_1000, regime=regime)
             printed, report, notes = compared.to_table(), compared.to_dict(), compared.notes
         else:
             rows = BASELINES | {OURS: estimate}
@@ -330,8 +327,7 @@ def evaluate_table(
             printed, report, notes = to_table(evaluation), to_dict(evaluation), evaluation.notes
     if json_path is not None:
         paths = [str(path) for path in (*table, *(test_table or ()))]
-        facts = {"paths": paths, "reader": reader, "versions": artifacts.versions()}
-        artifacts.write_json(json_path, report | facts)
+        artifacts.write_json(json_path, report | {"paths": paths, "reader": reader, "versions": artifacts.versions()})
     console.print(printed)
     say(*notes)
     if json_path is not None:
