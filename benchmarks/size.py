@@ -63,7 +63,7 @@ CEILINGS = {
     "report launch cli": 4270,
     "functions per 1,000 code lines": 101,
     "configuration keys": 260,
-    "test lines": 29930,
+    "test lines": 29950,
 }
 
 
