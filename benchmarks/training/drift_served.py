@@ -5,7 +5,7 @@
 The planner that phase 1 of `benchmarks.training.drift` gave serves the changed pool, 200 instructions a round, none of
 which it has seen; each gets its right answer as feedback. `improve` then makes a candidate from the log: phase 1 goes
 on from the planner that serves, phase 2 follows, and the trial on what is kept aside decides whether it is promoted.
-All settings are `config.yaml`'s. Success, and the price of a plan, are those of the planner that serves after each
+All other settings are `config.yaml`'s. Success, and the price of a plan, are those of the planner that serves after each
 round, on 200 test tasks. Changes:
 
 - `worse`: the expert for most operations fails. `gone`: it has left the pool. `better`: the worker that was mediocre at
@@ -46,7 +46,7 @@ class Served(Run):
     """One seed of one change, served."""
 
     def __init__(self, folder: Path, change: str, seed: int, overrides: Sequence[str]) -> None:
-        super().__init__(folder, change, seed, ["planner.min_confidence=0", *overrides])
+        super().__init__(folder, change, seed, ["planner.min_confidence=0", "planner.allow_new_pool=true", *overrides])
         self.folder = folder / "served" / change / str(seed)
         self.registry = PlannerRegistry(self.folder / "planners")
         self.database = f"sqlite:///{self.folder / 'served.db'}"
