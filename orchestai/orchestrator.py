@@ -284,11 +284,7 @@ class Orchestrator:
         try:
             runtime = await self._stack.enter_async_context(
                 open_runtime(
-                    config.workers,
-                    config.execution,
-                    config.sandbox,
-                    imports=importing,
-                    sandbox_when_needed=True,
+                    config.workers, config.execution, config.sandbox, imports=importing, sandbox_when_needed=True
                 )
             )
             planner = await open_planner(self.checkpoint, config.planner, config.workers, runtime.pool)
