@@ -5,8 +5,8 @@
 The planner that phase 1 of `benchmarks.training.drift` gave serves the changed pool, 200 instructions a round, none of
 which it has seen; each gets its right answer as feedback. `improve` then makes a candidate from the log: phase 1 goes
 on from the planner that serves, phase 2 follows, and the trial on what is kept aside decides whether it is promoted.
-All other settings are `config.yaml`'s. Success, and the price of a plan, are those of the planner that serves after each
-round, on 200 test tasks. Changes:
+All other settings are `config.yaml`'s. Success, and the price of a plan, are those of the planner that serves after
+each round, on 200 test tasks. Changes:
 
 - `worse`: the expert for most operations fails. `gone`: it has left the pool. `better`: the worker that was mediocre at
   everything does everything well, for less than the experts ask.
