@@ -256,8 +256,7 @@ async def train_candidate(
         UserError: there is nothing to learn from, or training cannot begin or go on.
     """
     log, data = folder / "judged.jsonl", folder / "training_data.json"
-    lines = "".join(record.model_dump_json() + "\n" for record in [*judged.records, *others])
-    artifacts.write_text(log, lines)
+    artifacts.write_text(log, "".join(record.model_dump_json() + "\n" for record in [*judged.records, *others]))
     tasks, held_out = judged.part("train"), judged.part("validation")
     rewarded = phase2 and len(tasks) >= FEWEST_TASKS and bool(held_out)
     succeeded = {record.split for record in judged.records if record.success}
