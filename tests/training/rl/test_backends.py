@@ -29,13 +29,13 @@ CLOCK = ("seconds", "slots_per_second")
 
 
 def settings(folder: Path, language: dict, **phase2) -> Config:
-    base = configuration(folder, num_generations=4, num_episodes=4, learning_rate=1e-2, **phase2).model_dump()
+    base = configuration(folder, num_generations=16, num_episodes=4, learning_rate=1e-2, **phase2).model_dump()
     own = {"model": "tiny", "describe": False, "max_prompt_tokens": 200, "max_new_tokens": 6, **language}
     return Config(**base | {"planner": base["planner"] | {"kind": "language", "language": own}})
 
 
 def read(self, instruction, prompt, completion, *, sampled):
-    """Whom a plan asks depends on its first letter, since a random model cannot write JSON."""
+    """Whom a plan asks depends on its first letter, since a random model cannot write JSON; of sixteen some differ."""
     worker = ("stdlib-search", "calculator")[int(completion.ids[0]) % 2]
     workflow = Workflow([Subtask(id="1", instruction=instruction, task_type="integer", worker=worker)])
     return Plan(workflow, True, TokenDecisions(prompt, completion.ids), completion.logp if sampled else None)

@@ -84,7 +84,13 @@ def put_together(facts: Any) -> BaseException | None:
         with suppress(Exception):
             if str(error) == text:
                 return error
-        return _saying(cls, error, text)
+        # One of a class derived from its own says `text`, as a class of the program's did.
+        members = {"__str__": lambda _: text, "__init__": BaseException.__init__, "__module__": cls.__module__}
+        derived = type(cls.__name__, (cls,), members)
+        said = derived.__new__(derived, *error.args)
+        said.args = error.args
+        said.__dict__.update(error.__dict__)
+        return said
     return None
 
 
@@ -97,13 +103,3 @@ def _class(module: str, name: str) -> type[BaseException] | None:
     else:
         cls = getattr(sys.modules.get(module), name, None) if top not in _NEVER and not top.startswith("_") else None
     return cls if isinstance(cls, type) and issubclass(cls, BaseException) and cls.__module__ == module else None
-
-
-def _saying(cls: type[BaseException], error: BaseException, text: str) -> BaseException:
-    """`error` as one of a class derived from its own that says `text`, as a class of the program's did."""
-    members = {"__str__": lambda _: text, "__init__": BaseException.__init__, "__module__": cls.__module__}
-    made = type(cls.__name__, (cls,), members)
-    said = made.__new__(made, *error.args)
-    said.args = error.args
-    said.__dict__.update(error.__dict__)
-    return said

@@ -145,12 +145,6 @@ class Jail:
             system.drop_capabilities()
 
 
-def hide_memory() -> None:
-    """No process without CAP_SYS_PTRACE can trace this one or its forks, or open their descriptors through /proc."""
-    if sys.platform == "linux":
-        system.prctl(system.PR_SET_DUMPABLE, 0)
-
-
 def die_with_parent(parent: int) -> None:
     """SIGKILL this process when `parent` ends (Linux). A parent outside of our pid namespace has the id 0."""
     if sys.platform == "linux":

@@ -170,10 +170,6 @@ class Attempt:
                 self.close()
                 raise
 
-    def lives(self) -> bool:
-        """Whether none of the processes has ended."""
-        return not self._fate()
-
     def start(self, job: Job, todo: list[int]) -> None:
         """Give the processes their orders: the program, and the numbers of the tests to run."""
         self._job = job
@@ -232,7 +228,7 @@ class Attempt:
                 self._tests.hear()
             if orderer in ready and not orderer.recv(1, socket.MSG_PEEK):
                 raise AbandonedError
-            if (ended := self._fate()) and not fate:
+            if (ended := self.fate()) and not fate:
                 fate, cause_known_at = ended, time.monotonic() + _TO_END_S
             for event in (events := self._reader.read()):
                 self._take(event)
@@ -297,7 +293,7 @@ class Attempt:
         self.peak_bytes = max(tests.peak_bytes, *(one.peak_bytes - self._inherited for one in used), 0)
         return True
 
-    def _fate(self) -> str:
+    def fate(self) -> str:
         """How our processes that have ended did so; empty if all live. Reaps orphans on the way."""
         ended, _ = processes.reap()
         ours = {pid: usage for pid, usage in ended.items() if pid in self._pids}

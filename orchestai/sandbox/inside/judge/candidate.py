@@ -17,17 +17,18 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from types import CodeType, CoroutineType, ModuleType
+from itertools import islice
+from types import CodeType, CoroutineType, GeneratorType, ModuleType
 from typing import Any
 
 from ..ipc import exceptions
 from ..ipc.arrays import may_change, mirror, state
 from ..ipc.exceptions import describe
-from ..ipc.values import NotPlainError, encode, is_plain
+from ..ipc.values import MOST_ITEMS, NotPlainError, encode, is_plain
 from ..ipc.wire import ChannelClosedError, receive_frame, send_frame
 
 MODULE = "__test__"
-KEPT = 16
+KEPT = 64
 """Of the data that crossed, how many of the last are looked at again: a program may have kept what it got or gave."""
 _CO_COROUTINE = 0x80
 _MAX_PRINTED = 1 << 18
@@ -160,6 +161,8 @@ def _answer(function: Callable[..., Any], known: dict[int, tuple[Any, bytes]], p
             import asyncio  # heavy, and seldom needed
 
             value = asyncio.run(value)
+        if isinstance(value, GeneratorType):  # what it raises is told as such
+            value = iter(list(islice(value, MOST_ITEMS + 1)))
         same = next((number for number, (met, _) in known.items() if met is value), None)
         answer |= {"value": value} if same is None else {"same": same}
     except BaseException as error:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 from .. import AT_FORK, PROGRAM, WATCH
@@ -66,7 +67,7 @@ def _test(channel: socket.socket, order: dict[str, Any], files: Sequence[int], g
     suite = Suite(*marshal.loads(read_whole(tests_file)))
     module = new_module()
     try:
-        candidate = Candidate(channel, order["entry_point"], may_stop="StopIteration" in suite.source)
+        candidate = Candidate(channel, order["entry_point"])
     except LoadError as error:
         out.unloadable(error.status, error.reason)
         return True
@@ -113,6 +114,7 @@ def _open(order: dict[str, Any], code_file: int, tests_file: int, verdicts: int,
     """The candidate and the tests in one process, each in a module of its own."""
     suite = Suite(*marshal.loads(read_whole(tests_file)))
     source = read_whole(code_file).decode("utf-8", "surrogatepass")
+    os.close(tests_file)  # the program is not to read what they expect
     out = VerdictWriter(verdicts, order["nonce"], report)
     missing = False
     for name in suite.modules:
@@ -129,7 +131,12 @@ def _open(order: dict[str, Any], code_file: int, tests_file: int, verdicts: int,
     for name in [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]:
         del sys.modules[name]
     uses = [*suite.modules, *(module for _, (module, _) in suite.meant)]
-    watch = Watch(tells="ANY" in suite.source, sets=suite.sets, uses=uses, tell=partial(out.unloadable, "tampered"))
+    watch = Watch(
+        tells=bool(re.search(r"\bANY\b", suite.source)),
+        sets=suite.sets,
+        uses=uses,
+        tell=partial(out.unloadable, "tampered"),
+    )
     try:
         load_candidate(source, order["entry_point"], program)
         if found := watch.tampering():
@@ -151,7 +158,7 @@ def _open(order: dict[str, Any], code_file: int, tests_file: int, verdicts: int,
         return
     out.send("loaded")
     for one in vars(tests).values():
-        if isinstance(one, type) and one.__module__ == MODULE:
+        if isinstance(one, type | FunctionType) and one.__module__ == MODULE:
             one.__module__ = _TESTS  # where unittest looks for fixtures; their `__name__` is what they patch
     program.__dict__.update({name: tests.__dict__[name] for name in suite.imports if name in tests.__dict__})
     watch.keep(tests)

@@ -70,11 +70,10 @@ class Recorder(unittest.TestResult):
         if self.memory_faults >= MEMORY_FAULTS:
             self.stop()
 
-    def addSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
+    def addSuccess(self, test: unittest.TestCase, *_: Any) -> None:  # noqa: N802
         self._note(test, "passed", "")
 
-    def addExpectedFailure(self, test: unittest.TestCase, err: Any) -> None:  # noqa: N802
-        self._note(test, "passed", "")
+    addExpectedFailure = addSuccess  # noqa: N815
 
     def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:  # noqa: N802
         self._note(test, "failed", "unexpected success")

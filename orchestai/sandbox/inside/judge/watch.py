@@ -11,6 +11,9 @@ That detects and does not prevent: whoever can write this process's memory can u
 from __future__ import annotations
 
 import _thread
+import builtins
+import decimal
+import fractions
 import operator
 import os
 import signal
@@ -36,6 +39,11 @@ _INNER = words(
     "__code__ __globals__ __closure__ __defaults__ __kwdefaults__ __builtins__ cell_contents gi_frame cr_frame "
     "ag_frame tb_frame f_back f_locals f_globals gi_code cr_code"
 )
+_DEPUTIES = words(
+    "walk_tb walk_stack getmembers _getmembers get_stack _task_get_stack <lambda> runcall set_trace getinnerframes "
+    "_compile _maybe_compile compile_command __call__ runsource run_path _get_code_from_file source_to_code findCaller"
+)
+"""Functions of libraries that do for their callers what is listened for, and hand out what comes of it."""
 _FRAME_GIVERS = words("currentframe stack trace walk_stack walk_tb _getframe")
 _EQUALITIES = words(
     "assertEqual assertAlmostEqual assertListEqual assertDictEqual assertTupleEqual assertSetEqual "
@@ -55,7 +63,8 @@ _WATCHED = words(
 _JUDGING = ("builtins", "unittest", "collections")
 """Those among them that judge whatever the tests use."""
 _MAY_CHANGE = words("_ __warningregistry__ environ __builtins__")
-_OBEYED = words("BASH_ENV ENV LD_PRELOAD LD_LIBRARY_PATH PYTHONSTARTUP PYTHONPATH PERL5OPT")
+_OBEYED = words("BASH_ENV LD_PRELOAD LD_LIBRARY_PATH PYTHONSTARTUP PYTHONPATH PERL5OPT")
+_SHADOWED = frozenset(name for name in (*dir(unittest.TestCase), *dir(builtins)) if name[0] != "_")
 _PATIENCE_S = 1.0
 _type, _vars = type, vars
 _all, _map, _is = all, map, operator.is_
@@ -96,6 +105,8 @@ class Watch:
         self._agreeing = False
         self._asking = False
         self._hearing: set[int] = set()
+        self._tests: list[tuple[str, Any, set[str]]] = []
+        """Modules and classes of the tests, with the names that they have from the beginning."""
         self._wrap_assertions()
         judging = {
             name: one for name, one in [*sys.modules.items()] if one is not None and name.partition(".")[0] in _WATCHED
@@ -111,10 +122,9 @@ class Watch:
         known, _ = self._modules
         self._kept |= _facts(*_watched(self._uses, known))
         for label, (thing, names) in _facts(tests).items():
+            self._tests.append((label, thing, {*names[0]}))
             functions = {name: value for name, value in zip(*names, strict=True) if type(value) in _FUNCTIONS}
             self._kept[label] = thing, _names(functions)
-
-    # What tests report
 
     def ended(self, test: str) -> None:
         self._ended.add(test)
@@ -164,7 +174,10 @@ class Watch:
             return self._found[0]
         if found := _OBEYED.intersection(os.environ):
             return f"it sets {min(found)}, which programs obey that tests start"
-        # New names may come: modules are imported late, caches filled.
+        for label, thing, known in self._tests:
+            if new := (_vars(thing).keys() - known) & _SHADOWED - self._may_change:
+                return f"it shadows {label}.{min(new)}"
+        # Other new names may come: modules are imported late, caches filled.
         kept = ((label, _vars(thing), names) for label, (thing, names) in self._kept.items())
         for label, now, (names, values) in (("sys.modules", sys.modules, self._modules), *kept):
             if not _all(_map(_is, _map(now.get, names), values)):
@@ -172,8 +185,6 @@ class Watch:
                 if changed - self._may_change:
                     return f"it changed {label}.{min(changed - self._may_change)}"
         return ""
-
-    # Assertions
 
     def _wrap_assertions(self) -> None:
         case: Any = unittest.TestCase
@@ -214,8 +225,9 @@ class Watch:
             if name in _EQUALITIES and name != "assertAlmostEqual":
                 passes = _equal
             for pair in self._variants(name, one, other):
+                more = [pair[1] + 1] if type(pair[1]) in (int, float) else []  # one may be right by chance
                 with suppress(Exception):
-                    if passes(*pair):
+                    if passes(*pair) and all(passes(pair[0], value) for value in more):
                         self._found.append(f"what it gave passes {name} whatever it is held against")
                         break
         finally:
@@ -233,7 +245,7 @@ class Watch:
                 yield Other(), other
             if not self._is_known(one):
                 yield one, [Other()]
-        elif name == "assertIsInstance" and type(one).__module__ != "unittest.mock":
+        elif name == "assertIsInstance" and not issubclass(type(one), _mock("NonCallableMock")):
             yield one, Other
             if type(other) is type and other not in type(one).__mro__:
                 yield one, other
@@ -249,11 +261,9 @@ class Watch:
             items = value if cls in _CONTAINERS else [part for pair in value.items() for part in pair]
             return len(value) <= _MOST_ITEMS and all(self._is_known(item, depth + 1) for item in items)
         if cls.__flags__ & _HEAP_TYPE:
-            return self._tells and cls.__module__ == "unittest.mock"
+            return self._tells and cls is type(_mock("ANY"))
         dtype = getattr(value, "dtype", None)
         return dtype is None or getattr(dtype, "kind", "O") != "O"
-
-    # What the program does, as the interpreter tells
 
     def _hear(self, event: str, args: tuple[Any, ...]) -> None:
         if event not in _EVENTS or (thread := _thread.get_ident()) in self._hearing:
@@ -280,6 +290,8 @@ class Watch:
         return f"it uses {name}" if name in _FRAME_GIVERS and self._is_of_program(frame.f_back) else ""
 
     def _is_of_program(self, frame: FrameType | None) -> bool:
+        while frame and frame.f_code.co_name in _DEPUTIES and frame.f_code.co_filename.startswith(self._library):
+            frame = frame.f_back
         return frame is not None and not frame.f_code.co_filename.startswith(self._library)
 
 
@@ -374,12 +386,17 @@ def _says_yes(said: Any) -> bool:
     return False
 
 
+def _mock(name: str) -> Any:
+    """What `unittest.mock` calls so; `Other` where nobody has imported it."""
+    return getattr(sys.modules.get("unittest.mock"), name, Other)
+
+
 def _another(value: Any) -> Any:
     """A scalar of the same type that is not near; `Other` where none is known."""
     cls = type(value)
     if cls is bool:
         return not value
-    if cls in (int, float, complex):
+    if cls in (int, float, complex, decimal.Decimal, fractions.Fraction):
         return value * 3 + 1013
     if cls in (str, bytes):
         return value[1:] + (b"~e" if cls is bytes else "~e")
