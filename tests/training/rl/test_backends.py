@@ -29,7 +29,7 @@ CLOCK = ("seconds", "slots_per_second")
 
 
 def settings(folder: Path, language: dict, **phase2) -> Config:
-    base = configuration(folder, num_generations=16, num_episodes=4, learning_rate=1e-2, **phase2).model_dump()
+    base = configuration(folder, num_generations=16, num_episodes=4, learning_rate=1e-3, **phase2).model_dump()
     own = {"model": "tiny", "describe": False, "max_prompt_tokens": 200, "max_new_tokens": 6, **language}
     return Config(**base | {"planner": base["planner"] | {"kind": "language", "language": own}})
 
