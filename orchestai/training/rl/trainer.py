@@ -133,8 +133,8 @@ class Trainer:
     def boldness(self) -> float:
         """Share of the learning rate and of the entropy bonus that counts: the less, the more was solved at the start.
 
-        Who fails has nothing to lose and everything to find; of who knows its workers, bold steps unlearn it. All
-        counts where too few validation tasks tell.
+        A planner that fails has everything to find; bold steps make one forget that knows its workers. All counts where
+        too few validation tasks tell. Of planners of heads the bonus falls as the learning rate does.
         """
         solved = self.position.start_success.values()
         return (1 - fmean(solved)) ** _CAUTION if self.rules.cautious and len(solved) >= ENOUGH else 1.0
@@ -220,7 +220,7 @@ class Trainer:
     def _set_learning_rate(self) -> float:
         """Give the policies' learning rate for the next update."""
         update, progress = self.position.update, self.position.done(self.config) / length_of(self.config)
-        factor = rate_factor(self.config, update, progress) * self.boldness
+        self._share = factor = rate_factor(self.config, update, progress) * self.boldness
         for updates in self.updates.values():
             updates.learner.set_rates(factor)
         return self.config.learning_rate * factor
@@ -237,9 +237,9 @@ class Trainer:
 
     def _learn(self, learnings: Mapping[str, Learning]) -> dict[str, float]:
         """Let each policy learn from what it has."""
+        bonus = self._share if self.rules.cautious else 1.0
         updated = {
-            name: self.updates[name].learn(learnings[name], self.position.update, self.boldness)
-            for name in self.policies
+            name: self.updates[name].learn(learnings[name], self.position.update, bonus) for name in self.policies
         }
         for name, (steps, _) in updated.items():
             self.position.versions[name] += steps
