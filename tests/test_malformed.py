@@ -85,11 +85,11 @@ def raw_server() -> Iterator[Any]:
 def reply(
     *headers: str, body: bytes = json.dumps(chat("Rome")).encode(), more: int = 0, status: str = "200 OK"
 ) -> bytes:
-    lines = [f"HTTP/1.1 {status}", *headers, f"content-length: {len(body) + more}", "", ""]
+    lines = [f"HTTP/1.1 {status}", "connection: close", *headers, f"content-length: {len(body) + more}", "", ""]
     return "\r\n".join(lines).encode() + body
 
 
-CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
 RAW = {
     "another protocol": (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "bad_response"),
     "a chunk without a size": (CHUNKED + b"zz\r\nRome\r\n0\r\n\r\n", "bad_response"),
