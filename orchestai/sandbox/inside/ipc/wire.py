@@ -73,13 +73,16 @@ def receive_frame(channel: socket.socket) -> tuple[bytes, bytes]:
 
 
 def _receive(channel: socket.socket, size: int) -> bytes:
-    try:
-        data = channel.recv(size, socket.MSG_WAITALL)
-    except OSError as error:
-        raise ChannelClosedError(str(error)) from None
-    if len(data) < size:
-        raise ChannelClosedError("end of stream")
-    return data
+    data = bytearray()
+    while len(data) < size:  # a process that was stopped for a while gets less at a time
+        try:
+            chunk = channel.recv(size - len(data), socket.MSG_WAITALL)
+        except OSError as error:
+            raise ChannelClosedError(str(error)) from None
+        if not chunk:
+            raise ChannelClosedError("end of stream")
+        data += chunk
+    return bytes(data)
 
 
 def read_whole(descriptor: int) -> bytes:

@@ -131,12 +131,8 @@ def _open(order: dict[str, Any], code_file: int, tests_file: int, verdicts: int,
     for name in [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]:
         del sys.modules[name]
     uses = [*suite.modules, *(module for _, (module, _) in suite.meant)]
-    watch = Watch(
-        tells=bool(re.search(r"\bANY\b", suite.source)),
-        sets=suite.sets,
-        uses=uses,
-        tell=partial(out.unloadable, "tampered"),
-    )
+    tells = re.search(r"\bANY\b", suite.source) is not None
+    watch = Watch(tells=tells, sets=suite.sets, uses=uses, tell=partial(out.unloadable, "tampered"))
     try:
         load_candidate(source, order["entry_point"], program)
         if found := watch.tampering():

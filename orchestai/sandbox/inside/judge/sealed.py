@@ -211,7 +211,7 @@ class Guard:
                 _refuse(f"run {path}")
 
     def _check_extension(self, _: FrameType, *facts: Any) -> None:
-        path = facts[0] if len(facts) == 1 else facts[1] or ""  # of an import the module's name is first
+        path = facts[0] if len(facts) < 3 else facts[1] or ""  # an import tells more, the module's name first
         if not isinstance(path, str) or ("/" in path and not self._is_trusted(path)):
             _refuse(f"load {path}")
 
