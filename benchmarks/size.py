@@ -1,19 +1,27 @@
 """Lines and files of the product, package by package, beside what each may have.
 
-    python -m benchmarks.size [--check]
+    python -m benchmarks.size [--check | --walks]
 
 A file counts in one row: that of its package, or `the rest` of `orchestai/`. Code is what is neither blank, comment,
 docstring nor import. A key is a leaf of `config.yaml`'s or the agents' configuration, counted once by its dotted name.
 With `--check` the exit status is 1 where a row has more than its budget and more than its ceiling, or files form a
 circle. A ceiling is what a row above its budget had last; it may only fall, and goes when the budget is met.
+`--walks` counts the files and functions of the product that one warmed call enters, in all threads.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import io
+import logging
+import os
+import shutil
 import sys
-from collections.abc import Iterator
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_origin
 
@@ -65,6 +73,9 @@ CEILINGS = {
     "configuration keys": 260,
     "test lines": 29950,
 }
+
+
+_PRODUCT = str(ROOT / "orchestai")
 
 
 class Size(NamedTuple):
@@ -130,10 +141,92 @@ def circles() -> list[list[str]]:
     return [sorted(some) for some in nx.strongly_connected_components(graph) if len(some) > 1]
 
 
+class Walk:
+    """The files and functions of the product that are entered, in this thread and those that start from now on."""
+
+    def __init__(self) -> None:
+        self.entered: set[tuple[str, str]] = set()
+        self.reads = 0
+        threading.setprofile(self._note)
+        sys.setprofile(self._note)
+
+    def _note(self, frame: Any, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(_PRODUCT) and not code.co_name.startswith("<"):
+            self.entered.add((code.co_filename, code.co_qualname))
+            self.reads += code.co_name == "load_torch"
+
+    def of(self, call: Callable[[], object]) -> tuple[int, int]:
+        """How many files and functions a call enters."""
+        self.entered, self.reads = set(), 0
+        call()
+        return len({file for file, _ in self.entered}), len(self.entered)
+
+
+def walks() -> Table:
+    """What one warmed call enters: a run, a request, an update of phase 2, and opening a checkpoint."""
+    from starlette.testclient import TestClient
+
+    import orchestai.training.rl.trainer as rl
+    from orchestai.cli.application import app
+    from orchestai.config import load_config
+    from orchestai.orchestrator import Orchestrator
+    from orchestai.planner.checkpoint import open_checkpoint
+    from orchestai.serving.api.server import make_app
+    from tests.reference.families import FAMILIES, INPUTS, SLOTS
+
+    logging.disable()
+    table = Table("one warmed call", "files", "functions")
+    walk = Walk()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        shutil.copytree(INPUTS, folder, dirs_exist_ok=True)
+        Path("shout.py").write_text("def shout(request):\n    return request.instruction.upper()\n")
+        Path("one.yaml").write_text(
+            "workers: {pool: {shout: {kind: function, function: 'shout:shout', card: capitals}}}\n"
+        )
+        sys.path.insert(0, folder)
+
+        def row(name: str, call: Callable[[], object]) -> None:
+            call()
+            table.add_row(name, *map(str, walk.of(call)))
+
+        with Orchestrator.open(config="one.yaml") as open_one:
+            row("run, one function worker", lambda: open_one.run_sync("say hello"))
+        asked = {"model": "orchestai", "messages": [{"role": "user", "content": "say hello"}]}
+        with TestClient(make_app(Orchestrator.open(config="one.yaml"))) as client:
+            row("POST /v1/chat/completions", lambda: client.post("/v1/chat/completions", json=asked).raise_for_status())
+        config = load_config(Path("config.yaml"), [])
+        row("opening a checkpoint", lambda: open_checkpoint(SLOTS, config.planner, config.workers))
+        opened = walk.reads
+        updates: list[tuple[int, int]] = []
+        original = rl.TaskBatches.next
+
+        def next_batch(self: Any, position: Any) -> Any:
+            updates.append((len({file for file, _ in walk.entered}), len(walk.entered)))
+            walk.entered = set()
+            return original(self, position)
+
+        rl.TaskBatches.next = next_batch  # type: ignore[method-assign]
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            os.environ["OMP_NUM_THREADS"] = "1"
+            app(args=[*FAMILIES["grpo_slots"], "training.phase2_rl.eval_every=100"], standalone_mode=False)
+        table.add_row("an update of phase 2 (GRPO, planner of heads)", *map(str, updates[-1]))
+        sys.setprofile(None)
+        os.chdir(ROOT)
+        table.caption = f"a checkpoint is read {opened} times"
+    return table
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
+    parser.add_argument("--walks", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.walks:
+        Console(width=120).print(walks())
+        return 0
+    check = arguments.check
     sizes = dict.fromkeys(BUDGETS, Size())
     for path in sorted((ROOT / "orchestai").rglob("*.py")):
         sizes[row_of(path)] += measure(path)
