@@ -10,7 +10,7 @@ SHIPPED = ("config.yaml", "configs", "data", "accelerate_configs", "requirements
 
 
 class BuildWithData(build_py):
-    """`orchestai/shipped.py` finds them."""
+    """`orchestai/installed.py` finds them."""
 
     def run(self) -> None:
         super().run()

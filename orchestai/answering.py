@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from orchestai.admission import TooLateError
 from orchestai.config import Config, Contract
-from orchestai.degradation import Resilience, in_order, single_worker_plan
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.contract.deadline import Clock, DeadlineError, require_whole
 from orchestai.execution.contract.ledger import Account, Reservation, pico, usd
@@ -41,8 +40,34 @@ AS_GIVEN = "as given"
 """The planner of a workflow that was not planned for this run."""
 
 
-def _ignore_receipt(receipt: Receipt) -> None:
-    """Keep nothing."""
+class NobodyLeftError(InfrastructureError):
+    """No worker that the contract allows is in order; nothing was spent.
+
+    Attributes:
+        after_s: when the first of them is tried again.
+    """
+
+    def __init__(self, names: Collection[str], after_s: float) -> None:
+        super().__init__("server", f"out of order: {', '.join(names)}; come again in {after_s:.0f} s")
+        self.after_s = after_s
+
+
+@dataclass(frozen=True)
+class Resilience:
+    """When a planner is given up for the best single worker, and a worker is not asked any more.
+
+    Attributes:
+        planner_s: longest wait for a plan; never more than half of the time that there is.
+        failures: in a row, after which a worker or the planner rests.
+        rest_s: how long.
+        slow_s: a worker that is cut off by a deadline has failed if the deadline was at least that far away; a shorter
+            one says nothing.
+    """
+
+    planner_s: float = 10.0
+    failures: int = 5
+    rest_s: float = 10.0
+    slow_s: float = 5.0
 
 
 @dataclass(frozen=True)
@@ -83,7 +108,7 @@ class Order:
     run_id: str
     listen: Callable[[Event], None]
     pieces: bool = False
-    settled: Callable[[Receipt], None] = _ignore_receipt
+    settled: Callable[[Receipt], None] = lambda receipt: None
 
 
 @dataclass
@@ -134,8 +159,9 @@ class Answering:
         self._keep = keep
         self._planner_breaker: CircuitBreaker | None = None
         if resilience is not None:
-            runtime.pool.breakers = {name: resilience.breaker() for name in runtime.pool.names}
-            self._planner_breaker = resilience.breaker()
+            limits = resilience.failures, resilience.rest_s
+            runtime.pool.breakers = {name: CircuitBreaker(*limits) for name in runtime.pool.names}
+            self._planner_breaker = CircuitBreaker(*limits)
 
     async def close(self) -> None:
         """Flush the log."""
@@ -143,11 +169,7 @@ class Answering:
             await self._lines.close()
 
     def alone(self, worker: str) -> PlanningQueue:
-        """A planner that asks one worker for the whole of every instruction.
-
-        Raises:
-            UserError: the pool has no such worker.
-        """
+        """A planner that asks one worker for the whole of every instruction."""
         names = self._runtime.pool.names
         if worker not in names:
             raise UserError(f"no worker {worker!r}; the pool has {', '.join(names)}")
@@ -224,7 +246,11 @@ class Answering:
                 budget.close()
         if contracted.outlook is not None:
             begun = begun.model_copy(update={"success": contracted.outlook.afterwards(execution)})
-        self._note_slow(execution, contract)
+        resilience, limit = self._resilience, contract.deadline_s
+        if resilience is not None and execution.partial and limit is not None and limit >= resilience.slow_s:
+            for attempt in (attempt for result in execution.results for attempt in result.attempts):
+                if attempt.error == STOPPED and attempt.worker in self._runtime.pool.breakers:
+                    self._runtime.pool.breakers[attempt.worker].failed()
         receipt = begun.ended(execution, budget, clock.milliseconds())
         order.settled(receipt)
         await self._append(ExecutionRecord.from_run(execution, task, receipt, names))
@@ -236,38 +262,46 @@ class Answering:
         self, order: Order, planning: PlanningQueue, reservation: Reservation, bill: _PlanningBill
     ) -> tuple[Plan, ContractedPlan, str]:
         """The plan, as it is contracted, and why it is not the planner's, if it is not."""
-        pool = self._runtime.pool
-        contract = in_order(order.contract, planning.planner.only or pool.names, pool.breakers)
+        pool, planner, contract = self._runtime.pool, planning.planner, order.contract
+        allowed = [name for name in planner.only or pool.names if not contract.allow or name in contract.allow]
+        if out := {name for name, breaker in pool.breakers.items() if breaker.is_open}:
+            left = tuple(name for name in allowed if name not in out)
+            if not left:
+                raise NobodyLeftError(allowed, min((pool.breakers[name].seconds_left for name in allowed), default=1.0))
+            contract = contract.model_copy(update={"allow": left})
         degraded = ""
         try:
             plan = await self._plan(order, planning, reservation, bill)
         except Exception as error:
-            if self._resilience is None or planning.planner.only:
+            if self._resilience is None or planner.only:
                 raise
-            degraded = f"{planning.planner.name}: {str(error) or type(error).__name__}"
+            degraded = f"{planner.name}: {str(error) or type(error).__name__}"
             logger.warning("%s: the best single worker is asked instead, since %s", order.run_id, degraded)
-            plan = single_worker_plan(order.task, pool.cards, contract.allow, self._config.workers)
+            # The strongest as the cascade or else the prices say, the weaker ones after it
+            strength = {name: place for place, name in enumerate(self._config.workers.cascade)}
+            usable = [card for card in pool.cards if not contract.allow or card.name in contract.allow]
+            models = [card for card in usable if card.kind == "model"] or usable
+            ranked = sorted(models, key=lambda card: (strength.get(card.name, -1), card.price_usd), reverse=True)
+            first, *others = [card.name for card in ranked]
+            plan = WholePlanner(first, others).plan([order.task])[0]
             contract = contract.model_copy(update={"prefer": None})
         fitter = Fitter(pool.names, pool, self._config.execution.assembler, self._config.workers.cascade)
-        contractor = PlanContractor(fitter, planning.planner.outlook, 1 + self._config.planner.max_fallbacks)
-        left = contract.less(reservation.spent_usd)
+        contractor = PlanContractor(fitter, planner.outlook, 1 + self._config.planner.max_fallbacks)
+        terms = contract.less(reservation.spent_usd)
         if contractor.pool is None:
-            return plan, contractor.fit(order.task, plan, left), degraded
-        return plan, await asyncio.to_thread(contractor.fit, order.task, plan, left), degraded
+            return plan, contractor.fit(order.task, plan, terms), degraded
+        return plan, await asyncio.to_thread(contractor.fit, order.task, plan, terms), degraded
 
     async def _plan(self, order: Order, planning: PlanningQueue, reservation: Reservation, bill: _PlanningBill) -> Plan:
-        """The planner's own plan, unless it takes too long, or has failed again and again.
-
-        Raises:
-            UserError: it made none.
-        """
-        breaker, resilience = self._planner_breaker, self._resilience
+        """The planner's own plan, unless it takes too long, or has failed again and again."""
+        breaker, resilience, clock = self._planner_breaker, self._resilience, order.clock
         if resilience is None or breaker is None or planning.planner.only:
-            return await self._plan_by(order, planning, reservation, bill, order.clock.deadline)
+            return await self._plan_by(order, planning, reservation, bill, clock.deadline)
         breaker.enter("the planner")
         ended: BaseException | None = None
         try:
-            deadline = resilience.deadline_of_plan(order.clock)
+            left, longest = clock.seconds_left(), resilience.planner_s
+            deadline = clock.now() + (longest if left is None else min(longest, left / 2))
             plan = await self._plan_by(order, planning, reservation, bill, deadline)
             if plan.workflow is None:
                 raise UserError(f"no plan: {plan.error}")
@@ -288,7 +322,6 @@ class Answering:
         bill: _PlanningBill,
         deadline: float | None,
     ) -> Plan:
-        contract = order.contract
         queued = QueuedTask(order.task)
         await reservation.commit(reservation.amount)
         try:
@@ -303,7 +336,7 @@ class Answering:
                 raise InfrastructureError("timeout", "there was no plan in time") from None
             if isinstance(error, TooLateError):
                 raise DeadlineError(
-                    f"deadline_s={contract.deadline_s:g}: it passed before there was a plan; allow more time"
+                    f"deadline_s={order.contract.deadline_s:g}: it passed before there was a plan; allow more time"
                 ) from None
             raise
         if plan.usage is not None:
@@ -311,15 +344,6 @@ class Answering:
             reservation.spend(paid)
             bill.usage = plan.usage.model_copy(update={"cost_usd": usd(paid)})
         return plan
-
-    def _note_slow(self, execution: Execution, contract: Contract) -> None:
-        """Count workers that the deadline cut off as failed, unless the deadline was short."""
-        resilience, limit = self._resilience, contract.deadline_s
-        if resilience is None or not execution.partial or limit is None or limit < resilience.slow_s:
-            return
-        for attempt in (attempt for result in execution.results for attempt in result.attempts):
-            if attempt.error == STOPPED and attempt.worker in self._runtime.pool.breakers:
-                self._runtime.pool.breakers[attempt.worker].failed()
 
     async def _reserve_planning(self, order: Order, planning: PlanningQueue) -> Reservation:
         planner = planning.planner

@@ -1,4 +1,4 @@
-"""The models that servers have, a commented configuration for them, and what is left to fill in there."""
+"""The models that servers have, and a commented configuration for them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from urllib.parse import urljoin, urlsplit
 
 from pydantic_core import PydanticCustomError
 
-from orchestai.config import FIRST_POOL, WorkersConfig, read
+from orchestai.config import FIRST_POOL, read
 from orchestai.config.secrets import refuse_secret_url
 from orchestai.config.section import as_yaml
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.findings import Finding
-from orchestai.names import did_you_mean
+from orchestai.plugins import did_you_mean
 from orchestai.workers.api_faults import PassingError
 from orchestai.workers.http_client import HttpClient, HttpReply, joined
 from orchestai.workers.prices import Prices, typical_price
@@ -38,14 +37,9 @@ _WITHOUT_ENDPOINT = (401, 403, 404, 405, 501)
 _NOT_CHAT = re.compile(
     r"embed|rerank|\bbge\b|minilm|whisper|transcri|tts|speech|dall-e|image|diffusion|sora|moderation|realtime", re.I
 )
-_ANY_MODEL = "a language model: answers questions, writes, rewrites, summarizes, translates and explains"
+ANY_MODEL = "a language model: answers questions, writes, rewrites, summarizes, translates and explains"
 """What a card says of a model of which nothing but the name is known."""
 _LONGEST_DESCRIPTION = 300
-_REMEDIES = {
-    "price": "set price_per_mtok_in_usd and price_per_mtok_out_usd there (0 if free); until then it counts as free",
-    "card": "it says what any model does; write there what this one does best, since planners choose by it",
-}
-_PRICES = {"price_per_call_usd", "price_per_mtok_in_usd", "price_per_mtok_out_usd"}
 _UNPRICED = "      # SET price_per_mtok_in_usd and price_per_mtok_out_usd; unknown here, it counts as free\n"
 _MAX_NEW_TOKENS = 512
 _CONFIG = """\
@@ -91,7 +85,7 @@ class ServedModel:
 
     @property
     def unpriced(self) -> bool:
-        return self.prices is None and not _is_private(self.server.url)
+        return self.prices is None and not is_private(self.server.url)
 
 
 async def find_models(urls: Sequence[str], key_envs: Sequence[str], names: Sequence[str]) -> list[ServedModel]:
@@ -101,27 +95,46 @@ async def find_models(urls: Sequence[str], key_envs: Sequence[str], names: Seque
         urls: of OpenAI-compatible servers, with `/v1` or without.
         key_envs: `[HOST=]VARIABLE`, where a key is not in `NAME_API_KEY`, after the server's domain.
         names: `[HOST=]MODEL`.
-
-    Raises:
-        UserError: a server cannot be asked, refuses the key, or has no models, or too many to take them all; or a name
-            or a variable fits none, or several.
     """
     servers = _servers(urls, key_envs)
     bare = [_split(name, servers)[1] for name in names]
     listed = dict(await asyncio.gather(*(_ask(server, bare) for server in servers)))
-    chosen = list(dict.fromkeys(_choose(name, listed) for name in names))
-    found: list[ServedModel] = []
-    for server, models in listed.items():
-        found += [model for model in chosen if model.server == server] or _all_of(server, models)
-    return found
+    chosen = []
+    for text in dict.fromkeys(names):
+        host, name = _split(text, listed)
+        meant = [server for server in listed if not host or host in _hosts(server.url)]
+        known = [model for server in meant for model in listed[server]]
+        # A server that lists nothing is believed to have it.
+        found = [model for model in known if name in (model.name, model.name.removesuffix(":latest"))] or [
+            ServedModel(name, server) for server in meant if not listed[server]
+        ]
+        if not found:
+            hint = _alternatives(name, [model.name for model in known])
+            raise UserError(f"--model {text}: no --server has a model {name!r}{hint}")
+        if len(found) > 1:
+            hosts = " or ".join(f"--model {_hosts(model.server.url)[0]}={name}" for model in found)
+            raise UserError(f"--model {text}: of which server? Write {hosts}")
+        chosen += found
+    models: list[ServedModel] = []
+    for server, its in listed.items():
+        able = list(dict.fromkeys(model for model in chosen if model.server == server))
+        if not able:
+            able = [model for model in its if model.chats]
+            if not able:
+                raise UserError(
+                    f"--server {server.url}: lists no model that could answer; load one there, or name one with --model"
+                )
+            if len(able) > _MOST_MODELS:
+                some = " ".join(f"--model {model.name}" for model in able[:: len(able) // 3][:3])
+                raise UserError(
+                    f"--server {server.url}: lists {len(able)} models; choose from them, for example {some}"
+                )
+        models += able
+    return models
 
 
 def set_prices(models: Sequence[ServedModel], prices: Sequence[str]) -> list[ServedModel]:
-    """The models with the prices of `MODEL=IN,OUT`, in US dollars per million tokens.
-
-    Raises:
-        UserError: one is written otherwise, or no model has its name.
-    """
+    """The models with the prices of `MODEL=IN,OUT`, in US dollars per million tokens."""
     said: dict[str, Prices] = {}
     for text in prices:
         name, _, pair = text.rpartition("=")
@@ -141,52 +154,55 @@ def write_config(models: Sequence[ServedModel]) -> str:
     """YAML with comments: a worker for each model, the tools of the first pool, and a cascade from cheap to strong."""
     first = read(FIRST_POOL)["workers"]
     tools = {name: worker for name, worker in first["pool"].items() if worker["kind"] == "tool"}
+    entries, pool = "", ""
+    strength: dict[str, tuple[bool, float, float]] = {}
+    for model in models:
+        short = model.name.rpartition("/")[2]
+        plain = re.sub(r"[^a-z0-9]+", "-", short.lower()).strip("-") or "model"
+        plain = plain if plain[0].isalpha() else f"m-{plain}"
+        numbered = (f"{plain}-{number}" if number > 1 else plain for number in count(1))
+        key = next(key for key in numbered if key not in strength and key not in tools)
+        # Billions of parameters stand in many names; where they do not, the model is taken to be large.
+        size = re.search(r"(\d+(?:\.\d+)?)b\b", model.name.lower())
+        typical = typical_price(model.prices or Prices(), 1)
+        strength[key] = model.unpriced, typical, float(size[1]) if size else inf
+        where = {"base_url": model.server.url, "api_key_env": model.server.key_env}
+        entries += _entry(key, {"kind": "openai_api", "name": model.name, **where})
+        card = f"{short}, {ANY_MODEL}" + f". {model.description}" * bool(model.description)
+        worker = {"kind": "model", "model": key, "strategy": "chat", "max_new_tokens": _MAX_NEW_TOKENS, "card": card}
+        if (prices := model.prices) is not None:
+            worker |= {"price_per_call_usd": prices.per_call} if prices.per_call else {}
+            worker |= {"price_per_mtok_in_usd": prices.per_mtok_in, "price_per_mtok_out_usd": prices.per_mtok_out}
+        pool += _entry(key, worker) + _UNPRICED * model.unpriced
     cascade = [name for name in first["cascade"] if name in tools]
-    keyed = _keyed(models, tools)
-    strength = {
-        key: (model.unpriced, typical_price(model.prices or Prices(), 1), _size(model.name))
-        for key, model in keyed.items()
-    }
-    workers = [_entry(key, _worker(key, model)) + _UNPRICED * model.unpriced for key, model in keyed.items()]
     return _CONFIG.format(
-        models="\n" + "".join(_entry(key, _model(model)) for key, model in keyed.items()) if models else " {}\n",
-        pool="".join([*workers, *(_entry(name, tool) for name, tool in tools.items())]),
+        models="\n" + entries if models else " {}\n",
+        pool=pool + "".join(_entry(name, tool) for name, tool in tools.items()),
         cascade=json.dumps([*cascade, *sorted(strength, key=strength.__getitem__)]),
     )
 
 
-def unfinished(workers: WorkersConfig) -> list[Finding]:
-    """Keys, prices and cards of models on servers, which `init` cannot know."""
-    served = {name: model for name, model in workers.models.items() if model.kind == "openai_api"}
-    holders: dict[str, list[str]] = {}
-    for name, model in served.items():
-        if model.api_key_env:
-            holders.setdefault(model.api_key_env, []).append(name)
-    findings = [
-        Finding(
-            f"key of workers.models.{', '.join(names)} in {variable}",
-            bool(os.environ.get(variable)),
-            False,
-            f"export {variable}=..., unless the server wants none",
-        )
-        for variable, names in holders.items()
-    ]
-    pool = {name: worker for name, worker in workers.pool.items() if worker.model in served}
-    free = {name for name, model in served.items() if model.base_url and _is_private(model.base_url)}
-    unknown = {
-        "price": [name for name, it in pool.items() if it.model not in free and not _PRICES & it.model_fields_set],
-        "card": [name for name, it in pool.items() if it.card.endswith(_ANY_MODEL)],
-    }
-    return findings + [
-        Finding(f"{what} of workers.pool.{', '.join(names)}", False, False, _REMEDIES[what])
-        for what, names in unknown.items()
-        if names
-    ]
-
-
 def _servers(urls: Sequence[str], key_envs: Sequence[str]) -> list[Server]:
-    """Each server with the variable of its key: the one that is named, else the usual one."""
-    variables = {url: _usual_variable(url) for url in dict.fromkeys(map(_plain_url, urls))}
+    """Each server with the variable of its key: the one that is named, else the usual one.
+
+    That is `OPENROUTER_API_KEY` for openrouter.ai: so each key goes to its own server alone.
+    """
+    variables: dict[str, str | None] = {}
+    for text in urls:
+        try:  # a URL as it is typed becomes one with a scheme and without an endpoint's path
+            url = text if "://" in text else f"{'http' if is_private(f'//{text}') else 'https'}://{text}"
+            refuse_secret_url(url)
+            parts = urlsplit(url)
+        except (PydanticCustomError, ValueError) as error:
+            said = error.message() if isinstance(error, PydanticCustomError) else error
+            raise UserError(f"--server: {said}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise UserError(
+                f"--server {url}: give the URL of an OpenAI-compatible server, e.g. http://localhost:8000/v1"
+            )
+        url = _ENDPOINT.sub("", url, count=1)
+        usual = "" if is_private(url) else re.sub(r"\W|^(?=\d)", "_", parts.hostname.split(".")[-2].upper())
+        variables[url] = f"{usual}_API_KEY" if usual else None
     for text in key_envs:
         host, _, variable = text.rpartition("=")
         if not re.fullmatch(r"[A-Za-z_]\w*", variable):
@@ -194,7 +210,7 @@ def _servers(urls: Sequence[str], key_envs: Sequence[str]) -> list[Server]:
         if host:
             meant = [url for url in variables if host in _hosts(url)]
         else:
-            meant = [url for url in variables if not _is_private(url)] or list(variables)
+            meant = [url for url in variables if not is_private(url)] or list(variables)
         if not meant:
             raise UserError(f"--key_env {text}: there is no --server {host}".rstrip())
         if not host and len(meant) > 1:
@@ -205,40 +221,18 @@ def _servers(urls: Sequence[str], key_envs: Sequence[str]) -> list[Server]:
     return [Server(url, variable) for url, variable in variables.items()]
 
 
-def _plain_url(text: str) -> str:
-    """A URL as it is typed, with a scheme and without an endpoint's path."""
-    try:
-        if "://" not in text:
-            text = f"{'http' if _is_private(f'//{text}') else 'https'}://{text}"
-        refuse_secret_url(text)
-        parts = urlsplit(text)
-    except (PydanticCustomError, ValueError) as error:
-        raise UserError(f"--server: {error.message() if isinstance(error, PydanticCustomError) else error}") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UserError(f"--server {text}: give the URL of an OpenAI-compatible server, e.g. http://localhost:8000/v1")
-    return _ENDPOINT.sub("", text, count=1)
-
-
 def _hosts(url: str) -> tuple[str, str]:
     """How a server may be called: with its port, and without."""
     return urlsplit(url).netloc, urlsplit(url).hostname or ""
 
 
-def _is_private(url: str) -> bool:
+def is_private(url: str) -> bool:
     """Whether a server is on this machine or its own network, where keys and prices are the exception."""
     host = urlsplit(url).hostname or ""
     try:
         return not ipaddress.ip_address(host).is_global
     except ValueError:
         return "." not in host or host.endswith(_PRIVATE)
-
-
-def _usual_variable(url: str) -> str | None:
-    """`OPENROUTER_API_KEY` for openrouter.ai: so each key goes to its own server alone."""
-    if _is_private(url):
-        return None
-    name = (urlsplit(url).hostname or "").split(".")[-2]
-    return re.sub(r"\W|^(?=\d)", "_", name.upper()) + "_API_KEY"
 
 
 async def _ask(server: Server, names: Sequence[str]) -> tuple[Server, list[ServedModel]]:
@@ -260,7 +254,14 @@ async def _ask(server: Server, names: Sequence[str]) -> tuple[Server, list[Serve
             if reply.status not in _WITHOUT_ENDPOINT and not _is_page(reply):
                 return replace(server, url=joined(server.url, suffix)), []
         if any(reply.status in (401, 403) for reply in replies):
-            raise UserError(f"--server {server.url}: {_about_key(server)}")
+            another = f"--key_env {_hosts(server.url)[0]}=VARIABLE"
+            if server.key_env is None:
+                said = f"wants a key: export it in a variable, and pass {another}"
+            elif os.environ.get(server.key_env):
+                said = f"refuses the key in {server.key_env}: export another one, or pass {another}"
+            else:
+                said = f"wants a key: export {server.key_env}=..., or pass {another}"
+            raise UserError(f"--server {server.url}: {said}")
     except PassingError as fault:
         raise UserError(
             f"--server {server.url}: cannot be reached ({fault}); is it running, and is the URL right?"
@@ -269,7 +270,9 @@ async def _ask(server: Server, names: Sequence[str]) -> tuple[Server, list[Serve
         raise UserError(f"--server {server.url}: {fault}") from None
     finally:
         await client.close()
-    said = ", ".join(f"{reply.url} {_what_came(reply)}" for reply in replies)
+    said = ", ".join(
+        f"{reply.url} answers HTTP {reply.status}{' with a web page' * _is_page(reply)}" for reply in replies
+    )
     raise UserError(
         f"--server {server.url}: no list of models ({said}); give the URL of an OpenAI-compatible API"
         + ("" if names else ", and --model NAME where it has no list")
@@ -286,23 +289,8 @@ async def _get(client: HttpClient, url: str, hops: int = 3) -> HttpReply:
     return await _get(client, reply.location, hops - 1)
 
 
-def _what_came(reply: HttpReply) -> str:
-    if reply.status != 200:
-        return f"answers HTTP {reply.status}"
-    return "is a web page" if _is_page(reply) else "is something else"
-
-
 def _is_page(reply: HttpReply) -> bool:
     return b"<html" in reply.body[:1000].lower()
-
-
-def _about_key(server: Server) -> str:
-    another = f"--key_env {_hosts(server.url)[0]}=VARIABLE"
-    if server.key_env is None:
-        return f"wants a key: export it in a variable, and pass {another}"
-    if os.environ.get(server.key_env):
-        return f"refuses the key in {server.key_env}: export another one, or pass {another}"
-    return f"wants a key: export {server.key_env}=..., or pass {another}"
 
 
 async def _entries(client: HttpClient, reply: HttpReply) -> list[dict[str, Any]] | None:
@@ -318,7 +306,12 @@ async def _entries(client: HttpClient, reply: HttpReply) -> list[dict[str, Any]]
         data = next((said[name] or [] for name in ("data", "models") if name in said), said) if said else said
         if not isinstance(data, list):
             return entries
-        entries = [*(entries or ()), *(one for entry in data if (one := _entry_of(entry)))]
+        entries = entries or []
+        for given in data:
+            entry = {"id": given} if isinstance(given, str) else given if isinstance(given, dict) else {}
+            name = entry.get("id") or entry.get("name")
+            if isinstance(name, str) and name.strip() and name.isprintable():
+                entries.append({**entry, "id": name})
         links = said.get("links") if isinstance(said, dict) else None
         following = links.get("next") if isinstance(links, dict) else None
         if isinstance(said, dict) and said.get("has_more") and said.get("last_id"):
@@ -333,36 +326,23 @@ async def _entries(client: HttpClient, reply: HttpReply) -> list[dict[str, Any]]
     return entries
 
 
-def _entry_of(entry: Any) -> dict[str, Any] | None:
-    """What a list says of a model; None where it names none."""
-    entry = {"id": entry} if isinstance(entry, str) else entry if isinstance(entry, dict) else {}
-    name = entry.get("id") or entry.get("name")
-    return {**entry, "id": name} if isinstance(name, str) and name.strip() and name.isprintable() else None
-
-
 def _served(entry: Mapping[str, Any], server: Server) -> ServedModel:
     """A model as a server lists it; prices and a description are OpenRouter's, in dollars per token."""
     name, pricing, architecture = entry["id"], entry.get("pricing"), entry.get("architecture")
     outputs = architecture.get("output_modalities") if isinstance(architecture, dict) else None
+    chats = "text" in outputs if isinstance(outputs, list) else not _NOT_CHAT.search(name)
     description = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", str(entry.get("description") or ""))
-    return ServedModel(
-        name,
-        server,
-        _prices(pricing) if isinstance(pricing, dict) else None,
-        textwrap.shorten(description, _LONGEST_DESCRIPTION, placeholder=" ..."),
-        "text" in outputs if isinstance(outputs, list) else not _NOT_CHAT.search(name),
-    )
-
-
-def _prices(pricing: Mapping[str, Any]) -> Prices | None:
-    """None where they are missing, or depend on what is asked, as `-1` says."""
-    try:
-        said = pricing["prompt"], pricing["completion"], pricing.get("request") or 0
+    shortened = textwrap.shorten(description, _LONGEST_DESCRIPTION, placeholder=" ...")
+    prices = None
+    try:  # they may be missing, or depend on what is asked, as `-1` says
+        said = pricing["prompt"], pricing["completion"], pricing.get("request") or 0  # type: ignore[index, union-attr]
         read, written, per_call = (-inf if isinstance(price, bool) else float(price) for price in said)
-    except (KeyError, TypeError, ValueError):
-        return None
-    prices = round(read * 1e6, 6), round(written * 1e6, 6), per_call
-    return Prices(per_call, *prices[:2]) if all(0 <= price <= _MOST_USD for price in prices) else None
+        per_token = round(read * 1e6, 6), round(written * 1e6, 6)
+        if all(0 <= price <= _MOST_USD for price in (*per_token, per_call)):
+            prices = Prices(per_call, *per_token)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        pass
+    return ServedModel(name, server, prices, shortened, chats)
 
 
 def _split(text: str, servers: Iterable[Server]) -> tuple[str, str]:
@@ -371,72 +351,10 @@ def _split(text: str, servers: Iterable[Server]) -> tuple[str, str]:
     return (host, name) if equals and any(host in _hosts(server.url) for server in servers) else ("", text)
 
 
-def _all_of(server: Server, models: Sequence[ServedModel]) -> list[ServedModel]:
-    """Those that can chat, if there are any, and not too many."""
-    able = [model for model in models if model.chats]
-    if not able:
-        raise UserError(
-            f"--server {server.url}: lists no model that could answer; load one there, or name one with --model"
-        )
-    if len(able) > _MOST_MODELS:
-        some = " ".join(f"--model {model.name}" for model in able[:: len(able) // 3][:3])
-        raise UserError(f"--server {server.url}: lists {len(able)} models; choose from them, for example {some}")
-    return able
-
-
-def _choose(text: str, listed: Mapping[Server, Sequence[ServedModel]]) -> ServedModel:
-    """The model of `[HOST=]MODEL`; a server that lists nothing is believed to have it."""
-    host, name = _split(text, listed)
-    servers = [server for server in listed if not host or host in _hosts(server.url)]
-    models = [model for server in servers for model in listed[server]]
-    found = [model for model in models if name in (model.name, model.name.removesuffix(":latest"))] or [
-        ServedModel(name, server) for server in servers if not listed[server]
-    ]
-    if not found:
-        known = [model.name for model in models]
-        raise UserError(f"--model {text}: no --server has a model {name!r}{_alternatives(name, known)}")
-    if len(found) > 1:
-        hosts = " or ".join(f"--model {_hosts(model.server.url)[0]}={name}" for model in found)
-        raise UserError(f"--model {text}: of which server? Write {hosts}")
-    return found[0]
-
-
 def _alternatives(name: str, known: Sequence[str]) -> str:
     some = ", ".join(known[:5]) + ", ..." * (len(known) > 5)
     return did_you_mean(name, known) or (f"; there are {some}" if known else "")
 
 
-def _keyed(models: Sequence[ServedModel], taken: Iterable[str]) -> dict[str, ServedModel]:
-    """The models under short names that are plain keys of YAML, other than those taken."""
-    keyed: dict[str, ServedModel] = {}
-    for model in models:
-        plain = re.sub(r"[^a-z0-9]+", "-", model.name.rpartition("/")[2].lower()).strip("-") or "model"
-        plain = plain if plain[0].isalpha() else f"m-{plain}"
-        numbered = (f"{plain}-{number}" if number > 1 else plain for number in count(1))
-        keyed[next(key for key in numbered if key not in keyed and key not in taken)] = model
-    return keyed
-
-
-def _model(model: ServedModel) -> dict[str, Any]:
-    where = {"base_url": model.server.url, "api_key_env": model.server.key_env}
-    return {"kind": "openai_api", "name": model.name, **where}
-
-
-def _worker(key: str, model: ServedModel) -> dict[str, Any]:
-    card = f"{model.name.rpartition('/')[2]}, {_ANY_MODEL}" + f". {model.description}" * bool(model.description)
-    worker = {"kind": "model", "model": key, "strategy": "chat", "max_new_tokens": _MAX_NEW_TOKENS, "card": card}
-    if model.prices is None:
-        return worker
-    per_call = {"price_per_call_usd": model.prices.per_call} if model.prices.per_call else {}
-    per_token = {"price_per_mtok_in_usd": model.prices.per_mtok_in, "price_per_mtok_out_usd": model.prices.per_mtok_out}
-    return {**worker, **per_call, **per_token}
-
-
 def _entry(key: str, fields: Mapping[str, Any]) -> str:
     return textwrap.indent(as_yaml({key: fields}), "    ")
-
-
-def _size(name: str) -> float:
-    """Billions of parameters, which stand in many names; where they do not, the model is taken to be large."""
-    found = re.search(r"(\d+(?:\.\d+)?)b\b", name.lower())
-    return float(found[1]) if found else inf

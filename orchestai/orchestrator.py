@@ -12,9 +12,8 @@ from typing import TypeVar
 
 from orchestai import __version__
 from orchestai.admission import Admission, TooLateError
-from orchestai.answering import Answering, Event, Order, RunResult
+from orchestai.answering import Answering, Event, Order, Resilience, RunResult
 from orchestai.config import DEFAULT_CONFIG, FIRST_POOL, Config, Contract, load_config
-from orchestai.degradation import Resilience
 from orchestai.errors import UserError
 from orchestai.execution.contract.deadline import Clock, DeadlineError
 from orchestai.execution.contract.ledger import Account, Ledger
@@ -101,9 +100,6 @@ class Orchestrator:
             resilience: when the planner is given up for the best single worker, and when a worker is not asked any
                 more; None: never.
             keep: gives what the log keeps of a run; None keeps all of it.
-
-        Raises:
-            UserError: the configuration cannot be read.
         """
         if not isinstance(config, Config):
             default = FIRST_POOL if checkpoint is None else None
@@ -212,20 +208,12 @@ class Orchestrator:
             self._in_work.leave()
 
     async def load(self) -> None:
-        """Load the planner, and start the sandbox, before an instruction needs them: a server is quick from the first.
-
-        Raises:
-            UserError: one of them cannot be had.
-        """
+        """Load the planner, and start the sandbox, before an instruction needs them: servers are quick at once."""
         runtime, planner = self._require_open(), self._planning.planner
         await asyncio.to_thread(lambda: (planner.load(), runtime.sandbox.level))
 
     async def open_planner(self, checkpoint: str) -> ServedPlanner:
-        """Another planner for the same workers.
-
-        Raises:
-            UserError: as `open`, of a checkpoint that cannot be used.
-        """
+        """Another planner for the same workers."""
         return await open_planner(checkpoint, self.config.planner, self.config.workers, self._require_open().pool)
 
     def take_over(self, planner: ServedPlanner, name: str | None = None) -> None:

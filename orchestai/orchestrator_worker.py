@@ -96,11 +96,7 @@ class OrchestratorWorker:
 
 
 def build_orchestrator(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker:
-    """An orchestrator with a checkpoint and a configuration of its own.
-
-    Raises:
-        UserError: the configuration cannot be read.
-    """
+    """An orchestrator with a checkpoint and a configuration of its own."""
     nested = config.orchestrator
     assert nested is not None
     orchestrator = Orchestrator.open(nested.checkpoint, load_config(nested.config), log=None)

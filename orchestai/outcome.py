@@ -61,11 +61,7 @@ def judged(outcome: Outcome) -> float:
 
 
 def reward_number(value: Any) -> float:
-    """A reward as a number, whether it is one of Python's, NumPy's or torch's, a truth value, or a number in a text.
-
-    Raises:
-        UserError: it is none, or not finite.
-    """
+    """A reward as a number, whether it is one of Python's, NumPy's or torch's, a truth value, or a number in a text."""
     try:
         number = float(value.item() if hasattr(value, "item") else value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
@@ -166,10 +162,6 @@ class UnscorableCounts:
             what: was attempted, in the plural, for the message.
             planned: attempts that will have been counted in the end, where there are more to come; a share of few says
                 little about them.
-
-        Raises:
-            UserError: there are more than the limit allows (it names the commonest reason), or one fault that every
-                further request would meet.
         """
         for outcome, _ in self.most_common():
             refuse_lasting(outcome, what)
@@ -191,9 +183,6 @@ def refuse_lasting(outcome: Outcome, what: str) -> None:
 
     Args:
         what: was attempted, in the plural, for the message.
-
-    Raises:
-        UserError: it is one; the message says what to do.
     """
     if isinstance(outcome, Unscorable) and outcome.kind in LASTING:
         raise UserError(f"{what} stopped at a fault that every further request would meet: {outcome.reason}")

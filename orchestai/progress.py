@@ -27,58 +27,8 @@ console = Console(stderr=True)
 EVERY_S = 60.0
 _FIRST_S, _NEXT_S = 8.0, 15.0
 """Seconds after which a run of several parts says how far it is where nobody watches, and then again."""
-_USUAL_S = 5.0
+_USUAL_S = 20.0
 """Seconds for which a machine counts as having worked as fast as was expected, before it is seen how fast it is."""
-_SETUP = 0.2
-"""Most of a part's time that it may take before anything of it is counted."""
-
-
-class Estimate:
-    """The time that a run of several parts still takes, by the pace of what is done.
-
-    Args:
-        expected: seconds that each part takes on an idle machine.
-    """
-
-    def __init__(self, expected: Mapping[str, float]) -> None:
-        self._expected = dict(expected)
-        self._part = ""
-        self._share = 0.0
-        self._setup_s = 0.0
-        self._done_s = 0.0
-
-    def begin(self, part: str) -> None:
-        """The part before is done, and this one begins."""
-        self.end()
-        self._part = part
-
-    def end(self) -> None:
-        """The present part is done."""
-        self._done_s += self._expected.pop(self._part, 0.0)
-        self._part, self._share, self._setup_s = "", 0.0, 0.0
-
-    def skip(self, part: str, share: float = 1.0) -> None:
-        """A part, or a share of it, was done by an earlier run."""
-        self._expected[part] *= 1 - share
-
-    def wait(self, seconds: float) -> None:
-        """So long the present part has worked, and counted nothing yet."""
-        self._setup_s = min(seconds, _SETUP * self._expected.get(self._part, 0.0))
-
-    def advance(self, share: float) -> None:
-        """So much is done, in [0, 1], of what the present part counts."""
-        self._share = share
-
-    def seconds_left(self, spent_s: float) -> float:
-        """Seconds until all parts are done.
-
-        Args:
-            spent_s: since the first began.
-        """
-        counted_s = self._expected.get(self._part, 0.0) - self._setup_s
-        done_s = self._done_s + self._setup_s + self._share * counted_s
-        left_s = self._done_s + sum(self._expected.values()) - done_s
-        return left_s * (spent_s + _USUAL_S) / (done_s + _USUAL_S)
 
 
 class RunProgress:
@@ -88,15 +38,14 @@ class RunProgress:
 
     Args:
         title: of the run.
-        expected: see `Estimate`.
+        expected: seconds that each part takes on an idle machine.
     """
 
     def __init__(self, title: str, expected: Mapping[str, float]) -> None:
         self._title = title
-        self._parts = list(expected)
-        self._estimate = Estimate(expected)
+        self._expected, self._parts = dict(expected), list(expected)
         self._began = time.monotonic()
-        self._part, self._part_began = "", self._began
+        self._part, self._done_s = "", 0.0
         self._bars: LoggedProgress | None = None
         self._live = Live(
             console=console, get_renderable=lambda: Text(self.line()), refresh_per_second=2, transient=True
@@ -117,33 +66,32 @@ class RunProgress:
         _run.reset(self._token)
 
     def begin(self, part: str) -> None:
-        """A part begins."""
-        self._part, self._bars, self._part_began = part, None, time.monotonic()
-        self._estimate.begin(part)
+        """The part before is done, and this one begins."""
+        self._done_s += self._expected.pop(self._part, 0.0)
+        self._part, self._bars = part, None
 
     def skip(self, part: str) -> None:
         """A part was done by an earlier run."""
-        self._estimate.skip(part)
+        self._expected.pop(part)
 
     def watch(self, bars: LoggedProgress, before: float) -> None:
         """The newest of these bars says how far the present part is, of which an earlier run did a share before."""
         self._bars, self._before = bars, before
-        self._estimate.skip(self._part, before)
+        self._expected[self._part] *= 1 - before
 
-    def line(self) -> str:
-        """How far the part and the run are, and how long the run probably still takes."""
-        said = f"{self._title}: {self._part or 'beginning'}"
+    def line(self, spent_s: float | None = None) -> str:
+        """How far the part and the run are, and how long the run probably still takes, by the pace of what is done."""
+        said, done_s = f"{self._title}: {self._part or 'beginning'}", self._done_s
         bar = self._bars.tasks[-1] if self._bars is not None else None
-        share = 0.0
         if bar is not None and bar.total:
             share = (bar.completed / bar.total - self._before) / max(1 - self._before, 1e-9)
-            self._estimate.advance(share)
+            done_s += share * self._expected[self._part]
             said += f" {bar.completed:g}/{bar.total:g} {bar.fields.get('status', '')}".rstrip()
-        if share == 0:
-            self._estimate.wait(time.monotonic() - self._part_began)
-        spent_s = time.monotonic() - self._began
+        spent_s = time.monotonic() - self._began if spent_s is None else spent_s
         number = self._parts.index(self._part) + 1 if self._part else 1
-        left = _rough(self._estimate.seconds_left(spent_s))
+        left_s = self._done_s + sum(self._expected.values()) - done_s
+        left_s *= (spent_s + _USUAL_S) / (done_s + _USUAL_S)
+        left = f"{max(5, round(left_s / 5) * 5)} s" if left_s < 55 else f"{round(left_s / 60, left_s < 600):g} min"
         minutes, seconds = divmod(int(spent_s), 60)
         return f"{said}; part {number} of {len(self._parts)}, {minutes}:{seconds:02} so far, about {left} left"
 
@@ -207,11 +155,3 @@ def open_progress(
         auto_refresh=console is None or console.is_interactive or console.is_jupyter,
         refresh_per_second=2,
     )
-
-
-def _rough(seconds: float) -> str:
-    """A time as precise as an estimate is."""
-    if seconds < 55:
-        return f"{max(5, round(seconds / 5) * 5)} s"
-    minutes, rest = divmod(round(seconds / 10) * 10, 60)
-    return f"{minutes} min" + (f" {rest} s" if rest and minutes < 10 else "")

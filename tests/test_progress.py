@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TextColumn
 
-from orchestai.progress import Estimate, LoggedProgress
+from orchestai.progress import LoggedProgress, RunProgress
 
 
 def shown(*, terminal: bool, term: str = "xterm") -> str:
@@ -40,17 +40,11 @@ def test_a_log_gets_a_line_a_minute(terminal, term):
     ]
 
 
-@pytest.mark.parametrize("times_slower", [1, 8])
-def test_an_estimate_learns_how_fast_the_machine_is(times_slower):
-    estimate = Estimate({"collect": 60.0, "train": 120.0, "evaluate": 60.0})
-    assert estimate.seconds_left(0.0) == 240
-    estimate.begin("collect")
-    for share in (0.25, 0.5, 0.75):
-        estimate.advance(share)
-        spent_s = 60 * share * times_slower
-        assert estimate.seconds_left(spent_s) == pytest.approx(240 * times_slower - spent_s, rel=0.25)
-    estimate.begin("train")
-    assert estimate.seconds_left(60.0 * times_slower) == pytest.approx(180 * times_slower, rel=0.1)
-    estimate.begin("evaluate")
-    estimate.end()
-    assert estimate.seconds_left(240.0 * times_slower) == 0
+@pytest.mark.parametrize(("times_slower", "left"), [(1, "1 min"), (10, "8.7 min")])
+def test_the_time_left_follows_the_pace(times_slower, left):
+    run = RunProgress("demo", {"collect": 120.0, "train": 60.0})
+    assert "part 1 of 2, 0:00 so far, about 3 min left" in run.line(0.0)
+    run.begin("collect")
+    run.begin("train")
+    assert "demo: train; part 2 of 2" in run.line(120.0 * times_slower)
+    assert run.line(120.0 * times_slower).endswith(f"about {left} left")

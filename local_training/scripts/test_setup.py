@@ -2,9 +2,9 @@
 
 import sys
 
-from orchestai.agents.setup_check import check_setup
+from orchestai.doctor import check_training
 
 if __name__ == "__main__":
-    findings = check_setup()
+    findings = check_training()
     print("\n".join(map(str, findings)))
     sys.exit(any(one.needed and not one.there for one in findings))

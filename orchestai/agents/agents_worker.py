@@ -92,11 +92,7 @@ class AgentsWorker:
 
 
 def build_agents(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker:
-    """Agents of a folder that training wrote, with the configuration that it holds, or of a configuration's file.
-
-    Raises:
-        UserError: there is neither, or the workflow does not exist.
-    """
+    """Agents of a folder that training wrote, with the configuration that it holds, or of a configuration's file."""
     assert config.agents is not None
     path = config.agents
     if path.suffix in (".yaml", ".yml"):

@@ -138,11 +138,7 @@ class JointWorkflow(AgentWorkflow):
         """
 
     def transition(self, task: Task, history: History) -> Sequence[str]:
-        """What each role reads after the joint actions of `history`; written by workflows of several turns.
-
-        Raises:
-            UserError: this one has a single turn, and more are configured.
-        """
+        """What each role reads after the joint actions of `history`; written by workflows of several turns."""
         raise UserError(f"{type(self).__name__} has no transition: set agents.workflow_args.num_turns=1, or write one")
 
     async def run(self, task: Task, context: AttemptContext) -> Episode:

@@ -73,9 +73,6 @@ def open_policies(
     Args:
         checkpoint: a folder of `save_policies`, instead of the models as they are before any training here.
         value_head: for PPO.
-
-    Raises:
-        UserError: a model or the checkpoint cannot be loaded, is damaged, or is for other roles or other policies.
     """
     agents = config.agents
     if strange := sorted({*agents.frozen, *agents.models} - {*roles}):
@@ -137,9 +134,6 @@ def save_policies(path: Path, policies: Policies, config: AgentConfig, facts: Ma
     Args:
         path: of the folder that holds them; a suffix is left out.
         facts: what else is known (`update`, figures, ...); goes to `agents.json`.
-
-    Raises:
-        UserError: the folder cannot be written.
     """
     with artifacts.replacing_folder(without_suffix(path)) as folder, loading.quietly():
         for name, policy in policies.learning.items():
@@ -165,11 +159,7 @@ def save_policies(path: Path, policies: Policies, config: AgentConfig, facts: Ma
 
 
 def read_metadata(checkpoint: Path) -> dict[str, Any]:
-    """What `agents.json` says.
-
-    Raises:
-        UserError: there is no such folder, it is damaged, or it is another's.
-    """
+    """What `agents.json` says."""
     artifacts.restore_folder(checkpoint)
     if (checkpoint / METADATA).exists():
         digests.check_sums(checkpoint, _REMEDY, METADATA)

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from orchestai.errors import UserError
-from orchestai.shipped import shipped
+from orchestai.installed import shipped
 from orchestai.storage.artifacts import write_bytes
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task
@@ -33,9 +33,6 @@ def prepare(
     Args:
         path: a file or hub name instead of the suite's own source; all of it is then the split `split`.
         limit: only the first so many tasks of each split.
-
-    Raises:
-        UserError: the data cannot be read or written.
     """
     loaded = load_suite(suite, path)
     splits = [name for name in loaded.splits if name in _SPLITS]
@@ -45,11 +42,7 @@ def prepare(
 
 
 def clone(tasks: Sequence[Task], folder: Path, remote: str) -> None:
-    """Clone every repository that SWE tasks are about, `remote` + `owner/name`, unless it is in `folder` already.
-
-    Raises:
-        UserError: git cannot clone one.
-    """
+    """Clone every repository that SWE tasks are about, `remote` + `owner/name`, unless it is in `folder` already."""
     for name in sorted({task.details["repo"] for task in tasks}):
         target = folder / name.replace("/", "__")
         if target.exists():

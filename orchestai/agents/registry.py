@@ -10,8 +10,8 @@ from typing import Any
 from orchestai.agents.workflow import AgentWorkflow
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
-from orchestai.names import did_you_mean, find_object
-from orchestai.shipped import shipped
+from orchestai.installed import shipped
+from orchestai.plugins import did_you_mean, find_object
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,7 @@ def presets() -> dict[str, Path]:
 
 
 def find(name: str) -> type[AgentWorkflow]:
-    """The class of a workflow's name, or of `module:Class`; the module may lie in the working directory.
-
-    Raises:
-        UserError: there is none.
-    """
+    """The class of a workflow's name, or of `module:Class`; the module may lie in the working directory."""
     target = WORKFLOWS[name].target if name in WORKFLOWS else name
     if ":" not in target:
         raise unknown(name)
@@ -134,20 +130,12 @@ def find(name: str) -> type[AgentWorkflow]:
 
 
 def learning_roles(config: AgentConfig) -> list[str]:
-    """Those that are not frozen.
-
-    Raises:
-        UserError: there is no such workflow.
-    """
+    """Those that are not frozen."""
     return [role for role in find(config.agents.workflow).roles if role not in config.agents.frozen]
 
 
 def policies(config: AgentConfig) -> int:
-    """How many learn apart: one for all roles, or one for each.
-
-    Raises:
-        UserError: as `learning_roles`.
-    """
+    """How many learn apart: one for all roles, or one for each."""
     return 1 if config.agents.policies == "shared" else len(learning_roles(config))
 
 

@@ -93,11 +93,7 @@ class PatchError(Exception):
 
 @lru_cache(maxsize=64)
 def read_commit(repository: Path, commit: str) -> Files:
-    """The files of a commit of a repository, or of a bundle of one; links and submodules are left out.
-
-    Raises:
-        UserError: there is no such repository or commit.
-    """
+    """The files of a commit of a repository, or of a bundle of one; links and submodules are left out."""
     if repository.is_file():
         with tempfile.TemporaryDirectory() as scratch:
             done = _git("clone", "--quiet", "--bare", str(repository.resolve()), ".", cwd=Path(scratch))

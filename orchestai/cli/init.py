@@ -54,7 +54,8 @@ def init(
 ) -> None:
     """Ask servers for their models and write a commented configuration with a worker for each."""
     from orchestai.config import load_config
-    from orchestai.initial_config import find_models, set_prices, unfinished, write_config
+    from orchestai.doctor import unfinished
+    from orchestai.initial_config import find_models, set_prices, write_config
     from orchestai.storage import artifacts
 
     if output.exists():

@@ -46,8 +46,8 @@ def serve(
     overrides: Overrides = None,
 ) -> None:
     """Serve /v1/chat/completions and what belongs to it, until Ctrl-C."""
+    from orchestai.answering import Resilience
     from orchestai.config import FIRST_POOL, load_config
-    from orchestai.degradation import Resilience
     from orchestai.execution.log import keeping
     from orchestai.orchestrator import Orchestrator
     from orchestai.serving.api.server import serve as serve_until_interrupted
@@ -179,11 +179,7 @@ def plan(
 
 
 def make_plan(config: Config, instruction: str, checkpoint: Path | str) -> Plan:
-    """The plan that the planner of `checkpoint` makes of `instruction`; no fallback is asked.
-
-    Raises:
-        UserError: there is no planner, or nothing is asked of it.
-    """
+    """The plan that the planner of `checkpoint` makes of `instruction`; no fallback is asked."""
     from orchestai.planner.registry import open_to_plan
     from orchestai.tasks.asked_task import asked_task
 

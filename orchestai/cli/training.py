@@ -200,7 +200,7 @@ def prepare_plans(
     from orchestai.config import load_config
     from orchestai.data.prepare_plans import prepare_plans as run_preparation
     from orchestai.data.readers import find_reader
-    from orchestai.shipped import here_or_shipped
+    from orchestai.installed import here_or_shipped
     from orchestai.storage import artifacts
     from orchestai.tasks import instructions as instructions
 

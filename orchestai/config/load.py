@@ -21,8 +21,8 @@ from orchestai.config.section import Section
 from orchestai.config.serving import Contract, ServingConfig
 from orchestai.config.workers import WorkersConfig
 from orchestai.errors import UserError
-from orchestai.names import did_you_mean, find_modules_beside
-from orchestai.shipped import shipped
+from orchestai.installed import shipped
+from orchestai.plugins import did_you_mean, find_modules_beside
 
 
 class Phase1Config(AdamConfig):
@@ -115,9 +115,6 @@ def load_config(
     Args:
         default: stands for `config.yaml` where the working directory has none; None is the one that comes with the
             program, of the composition suite.
-
-    Raises:
-        UserError: the file or an override cannot be read, or a key, type or name is wrong.
     """
     path = Path(path)
     if path == DEFAULT_CONFIG and not path.exists():
@@ -153,11 +150,7 @@ def load(section: type[S], path: Path | None, overrides: Sequence[str] = ()) -> 
 
 
 def read(path: Path | None, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """What a file says, with overrides, before it is validated.
-
-    Raises:
-        UserError: the file or an override cannot be read.
-    """
+    """What a file says, with overrides, before it is validated."""
     try:
         loaded: Any = OmegaConf.load(path) if path else OmegaConf.create()
     except FileNotFoundError:

@@ -62,11 +62,7 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 def fill(texts: Mapping[str, str], where: str) -> dict[str, str]:
-    """The texts with every `$NAME` in them filled from the environment.
-
-    Raises:
-        UserError: one is not set.
-    """
+    """The texts with every `$NAME` in them filled from the environment."""
     for key, text in texts.items():
         for name in _names(text):
             if not os.environ.get(name):

@@ -13,7 +13,7 @@ from orchestai.config.aliases import Aliases, override, processes, split, whole_
 from orchestai.config.load import Config, load_config
 from orchestai.config.planner import BASE
 from orchestai.errors import UserError
-from orchestai.shipped import here_or_shipped
+from orchestai.installed import here_or_shipped
 
 PRESETS = Path("configs/bigcodebench")
 _NAMES = ("cpu", "one_gpu", "eight_gpus")
@@ -61,9 +61,6 @@ def understand(words: Sequence[str]) -> Asked:
 
     `train_batch_size` is the number of plans of one update, `per_device_train_batch_size` that of one process's forward
     pass, and, where `train_batch_size` is not given, its share of an update. `max_steps` is the number of updates.
-
-    Raises:
-        UserError: a key is unknown, or a value is not one of those that it takes.
     """
     given: dict[str, str] = {}
     overrides = []

@@ -24,11 +24,11 @@ from orchestai.estimate.pool_estimate import PoolEstimate
 from orchestai.execution.log import read_log
 from orchestai.execution.record import ExecutionRecord, SubtaskRecord, measured_in
 from orchestai.execution.reward import RewardForm, reward_form
-from orchestai.names import did_you_mean
 from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import expected_reward
 from orchestai.planner.outlook import PoolOutlook
 from orchestai.planner.stored_estimate import estimate_path, write_estimate
+from orchestai.plugins import did_you_mean
 from orchestai.tasks.instructions import NAME, folder
 from orchestai.tasks.splits import divide, place
 from orchestai.workflow import Subtask, Workflow, WorkflowError

@@ -31,9 +31,6 @@ async def evaluate(config: AgentConfig, *, checkpoint: Path | None, output: Path
 
     Returns:
         the reward and each of the episodes' figures, with 95 % bootstrap intervals over tasks.
-
-    Raises:
-        UserError: a model, a worker or the tasks are not there, or too many episodes could not be judged.
     """
     seen = {} if checkpoint is None else {str(checkpoint): seen_by(checkpoint)}
     held_out = held_out_tasks(open_splits(config.tasks), seen)
@@ -68,11 +65,7 @@ async def evaluate(config: AgentConfig, *, checkpoint: Path | None, output: Path
 
 
 async def attempt(config: AgentConfig, task: Task, *, checkpoint: Path | None) -> Episode:
-    """One attempt with the likeliest words.
-
-    Raises:
-        UserError: a model or a worker is not there.
-    """
+    """One attempt with the likeliest words."""
     async with open_agents(config, checkpoint) as rollout:
         return (await rollout.exploit([task])).groups[0][0]
 

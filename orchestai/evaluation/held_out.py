@@ -96,9 +96,6 @@ def hold_out(
         instruction: a task's.
         what: what the tasks are called, such as the suite's name.
         for_tests: whether a task may be evaluated on, seen or not.
-
-    Raises:
-        UserError: none is left.
     """
     exposed = [any(instruction(task) in its for its in seen.values()) for task in tasks]
     usable = [
@@ -133,9 +130,6 @@ def held_out_tasks(splits: TaskSplits, seen: Mapping[str, SeenTasks]) -> HeldOut
     Where the suite was divided here, and a checkpoint has seen any of it, these are of the test part alone: what
     training did not come to of the other parts may be the hardest of them. Where none has seen any, these are all
     tasks of the suite, as in published figures.
-
-    Raises:
-        UserError: none is left.
     """
     whole = splits.whole
     touched = any(task.instruction in its for task in whole for its in seen.values())

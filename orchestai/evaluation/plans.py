@@ -73,9 +73,6 @@ def choose_plans(
         seen: what the checkpoint has seen, by its name; empty without one.
         training: what was learned from, so that its plans are no measure and may be copied by the nearest graph;
             without it that floor takes what the file itself does not keep for tests.
-
-    Raises:
-        UserError: none is left.
     """
     tests, name = plans.part("test"), None if training is None else training.name
     compared = dict(seen)
@@ -397,9 +394,6 @@ def evaluate_plans(
     Args:
         learned: examples among which the nearest training graph is looked for; without them that floor is left out.
         console: where the progress bar is shown.
-
-    Raises:
-        UserError: there is no example.
     """
     if not examples:
         raise UserError("evaluate-plans: no plans in the file")

@@ -46,9 +46,6 @@ def read_samples(path: Path, tasks: Sequence[Task]) -> list[Sample]:
 
     A row has a `task_id`, and a `solution` (the whole program) or a `completion` (which continues the task's
     `complete_prompt`); of a row with both, the solution counts. Several rows of a task are several samples.
-
-    Raises:
-        UserError: a line is not such a row, or names no task of `tasks`.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file; pass a .jsonl or .jsonl.gz file of samples")
@@ -58,11 +55,7 @@ def read_samples(path: Path, tasks: Sequence[Task]) -> list[Sample]:
 
 
 def samples_of(tasks: Sequence[Task], samples: Sequence[Sample], path: Path) -> list[Sample]:
-    """The samples of some tasks alone.
-
-    Raises:
-        UserError: there is none.
-    """
+    """The samples of some tasks alone."""
     names = {task.task_id for task in tasks}
     kept = [sample for sample in samples if sample.task.task_id in names]
     if not kept:
@@ -309,9 +302,6 @@ async def score(
 
     Args:
         progress: called for each sample, those that are known first.
-
-    Raises:
-        UserError: a verdict could not be written.
     """
     found: dict[int, Verdict | Lost] = {}
 

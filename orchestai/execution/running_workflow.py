@@ -20,14 +20,13 @@ from orchestai.execution.contract.run_budget import Bounded, NotAdmittedError, R
 from orchestai.execution.events import AnswerChecked, AnswerPiece, Listener, NodeDone, NodeStarted, WorkerAsked, ignore
 from orchestai.execution.request import build_request
 from orchestai.execution.result import INTERRUPTED, STOPPED, Attempt, Execution, JudgedExecution, SubtaskResult
-from orchestai.names import as_utf8
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.rewards.scorers import JudgedAnswer, Scorer, judge, score
 from orchestai.sandbox import Report, Sandbox
 from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import Example, parse_calls
-from orchestai.text.spoken import spoken
+from orchestai.text.spoken import as_utf8, spoken
 from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
 from orchestai.workers.circuit_breaker import answers_until
 from orchestai.workflow import Subtask, Workflow

@@ -12,7 +12,7 @@ from orchestai.config import ExecutionConfig, PlaceConfig, SandboxConfig, Worker
 from orchestai.errors import UserError
 from orchestai.execution.reward import REWARD_FIGURES
 from orchestai.execution.running_workflow import JudgingExecutor
-from orchestai.extras import needed_for
+from orchestai.installed import needed_for
 from orchestai.rewards.scorers import find_rewards
 from orchestai.sandbox import Sandbox
 from orchestai.workers.pool import WorkerPool

@@ -17,7 +17,7 @@ from typing import Any
 from orchestai.config import Config
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
-from orchestai.extras import needed_for
+from orchestai.installed import needed_for
 from orchestai.launch.trainings import PHASE1, PHASE2, extras_of, paths_of, served_here
 
 _LEFT_OUT = frozenset({"tests", "docs", "benchmarks", "checkpoints", "execution_logs", "runs", "__pycache__"})
@@ -27,11 +27,7 @@ ENTRY = "sagemaker_training/scripts/sm_mt_grpo_train.sh"
 
 
 def source_files(folder: Path) -> list[str]:
-    """Files of a checkout, relative to it: those that git tracks, else all, without what no training reads.
-
-    Raises:
-        UserError: it is no checkout of OrchestAI.
-    """
+    """Files of a checkout, relative to it: those that git tracks, else all, without what no training reads."""
     if not (folder / ENTRY).is_file():
         raise UserError(f"--source {folder}: no {ENTRY} there; name a checkout of OrchestAI")
     tracked = subprocess.run(["git", "-C", str(folder), "ls-files", "-z"], capture_output=True, text=True, check=False)
@@ -184,10 +180,6 @@ def check(job: Job, config: Config | AgentConfig, source: Path, files: Collectio
         config: what `job.config` says, with the job's words.
         source: a checkout.
         files: of it, relative to it, that the job will have.
-
-    Raises:
-        UserError: the layout, a file that is to be uploaded, what the training begins with, the server that it asks or
-            a package that it needs is missing, or it takes no training file.
     """
     if f"accelerate_configs/{job.layout}.yaml" not in files:
         known = sorted(Path(name).stem for name in files if name.startswith("accelerate_configs/"))
@@ -230,11 +222,7 @@ def check(job: Job, config: Config | AgentConfig, source: Path, files: Collectio
 
 
 def open_session() -> Any:
-    """A `boto3.Session`, as the environment and `~/.aws` say.
-
-    Raises:
-        UserError: boto3 is not installed, or there is no such profile.
-    """
+    """A `boto3.Session`, as the environment and `~/.aws` say."""
     with needed_for("launch sagemaker"):
         import boto3
         from botocore.exceptions import ProfileNotFound
@@ -252,9 +240,6 @@ def submit(job: Job, source: bytes, session: Any) -> str:
 
     Returns:
         the job's ARN.
-
-    Raises:
-        UserError: there is no region, AWS refuses, or there is nothing at an S3 URI.
     """
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError, NoRegionError

@@ -32,9 +32,6 @@ def asked(path: Path, words: Sequence[str] = (), train: str | None = None) -> tu
     Args:
         words: overrides.
         train: which of these; without, what the file is for: the workflow that it names, or phase 2 of a planner.
-
-    Raises:
-        UserError: the configuration cannot be read, something in it is wrong, or there is no such workflow.
     """
     if train == PHASE1:
         return PHASE1, load_config(path, words)
@@ -109,9 +106,6 @@ def server_for(path: Path, words: Sequence[str] = ()) -> Server:
     Args:
         path: the configuration, or a recipe of MT-GRPO.
         words: overrides, the same as those of the training.
-
-    Raises:
-        UserError: the configuration cannot be read, asks no server, or its model is not on a disk.
     """
     _, config = asked(path, words)
     if isinstance(config, Config):

@@ -19,7 +19,7 @@ from transformers.utils import logging as transformers_logging
 from orchestai.config import LoraConfig, ModelConfig
 from orchestai.config.backend import TrainedModelConfig
 from orchestai.errors import UserError
-from orchestai.extras import needed_for
+from orchestai.installed import needed_for
 from orchestai.lm import weights
 from orchestai.lm.local_models import ModelKeys
 

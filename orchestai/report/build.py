@@ -142,11 +142,7 @@ SCRIPTS = (
 
 
 def write_page(output: Path, data: Mapping[str, Any], index: Mapping[str, Any], chunks: ChunkWriter) -> None:
-    """Write the page, and its chunks beside it where they are too large for it.
-
-    Raises:
-        UserError: it cannot be written.
-    """
+    """Write the page, and its chunks beside it where they are too large for it."""
     beside = output.with_name(f"{output.stem}.chunks")
     if chunks.beside:
         chunks.write_beside(beside)
@@ -411,9 +407,6 @@ def build_report(
     Args:
         feedback: what people said of served runs; asked for once there are any.
         most_embedded: bytes of compressed details beyond which they lie in a folder beside the page.
-
-    Raises:
-        UserError: a path does not exist, or the page cannot be written.
     """
     if output.is_dir():
         raise UserError(f"{output}: a folder; name the file to write, such as {output / 'report.html'}")

@@ -114,11 +114,7 @@ class ChunkWriter:
         return self._chunks
 
     def write_beside(self, folder: Path) -> None:
-        """Put the chunks into a folder as scripts, since a page that was opened from a disk may read nothing else.
-
-        Raises:
-            UserError: the folder cannot be written.
-        """
+        """Put the chunks into a folder as scripts, since a page that was opened from a disk may read nothing else."""
         assert self._spilled is not None
         with artifacts.replacing_folder(folder) as made:
             for file in sorted(self._spilled.iterdir()):

@@ -114,11 +114,7 @@ class Found:
 
 
 def find(path: Path) -> Found:
-    """Look through a file, or a folder and the folders in it; checkpoints are passed over.
-
-    Raises:
-        UserError: there is nothing of that name.
-    """
+    """Look through a file, or a folder and the folders in it; checkpoints are passed over."""
     if not path.exists():
         raise UserError(f"{path}: no such file or folder; name a log, an evaluation or the folder of a run")
     found = Found(path.resolve().name or str(path))

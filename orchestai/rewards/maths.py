@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from decimal import Decimal, DivisionByZero, InvalidOperation
 from fractions import Fraction
 
-from orchestai.extras import how_to_install
+from orchestai.installed import how_to_install
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.rewards.answers import tagged_answer
 from orchestai.sandbox import Program, Sandbox

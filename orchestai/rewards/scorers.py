@@ -13,9 +13,8 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BeforeValidator, PlainSerializer
 
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.names import find_object
 from orchestai.outcome import Outcome, Scored, Unscorable, judged
-from orchestai.plugins import find_plugin, there_are
+from orchestai.plugins import find_object, find_plugin, there_are
 from orchestai.rewards import unit_tests
 from orchestai.rewards.answers import f1_reward_fn, search_reward_fn
 from orchestai.rewards.maths import NO_NUMBER, first_number, math_reward_fn, numeric_reward_fn
@@ -91,11 +90,7 @@ class JudgedAnswer:
 
 
 async def judge(task: Task, answer: str, sandbox: Sandbox) -> JudgedAnswer:
-    """Judge an answer by the task's scorer. A fault of the infrastructure makes it `Unscorable`.
-
-    Raises:
-        UserError: the task's scorer does not exist, or says so itself.
-    """
+    """Judge an answer by the task's scorer. A fault of the infrastructure makes it `Unscorable`."""
     if not task.scorer_name:
         return JudgedAnswer(Unscorable("task", f"{task.place}: nothing says how an answer is judged"))
     scorer = scorer_of(task)
@@ -170,9 +165,6 @@ def find_rewards(names: Iterable[str], taken: Collection[str], where: str) -> di
     Args:
         taken: names that other rewards and figures have.
         where: the key of the configuration that lists them.
-
-    Raises:
-        UserError: there is no such scorer, it cannot be called, or its reward's name is another's, too.
     """
     found: dict[str, Scorer] = {}
     for name in names:
@@ -189,11 +181,7 @@ def find_rewards(names: Iterable[str], taken: Collection[str], where: str) -> di
 
 
 def scorer_of(task: Task) -> Scorer:
-    """The task's scorer.
-
-    Raises:
-        UserError: there is no such scorer.
-    """
+    """The task's scorer."""
     try:
         found: Scorer = find_scorer(task.scorer_name)
     except ValueError as error:
@@ -207,11 +195,7 @@ def answer_format(task: Task) -> str:
 
 
 def refuse_unscorable(tasks: Sequence[Task]) -> None:
-    """Refuse tasks whose answers nothing could judge, before anything is paid for them.
-
-    Raises:
-        UserError: a task has no scorer, or lacks what its scorer compares with. The message names its file and line.
-    """
+    """Refuse tasks whose answers nothing could judge, before anything is paid for them."""
     lacking = [(task, reason) for task in tasks if (reason := _lacks(task))]
     if lacking:
         task, reason = lacking[0]

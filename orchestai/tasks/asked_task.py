@@ -11,10 +11,10 @@ from typing import Literal, TypeAlias
 
 from orchestai.config import TasksConfig
 from orchestai.errors import UserError
-from orchestai.names import as_utf8
 from orchestai.tasks.dialogue import Dialogue
 from orchestai.tasks.task import EXACT, UNIT_TESTS, Task
 from orchestai.tasks.visible_examples import parse_calls
+from orchestai.text.spoken import as_utf8
 
 AnswerKind: TypeAlias = Literal["program", "text"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from orchestai.shipped import shipped
+from orchestai.installed import shipped
 from orchestai.tasks.records import read_file, to_tasks
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from orchestai.config.running import TaskField
 from orchestai.errors import UserError
-from orchestai.names import did_you_mean
+from orchestai.plugins import did_you_mean
 from orchestai.tasks.code.assertions import as_test_case
 from orchestai.tasks.records import Record, has_tests, read_table, to_tasks
 from orchestai.tasks.suite import Suite

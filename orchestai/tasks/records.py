@@ -15,7 +15,7 @@ from typing import Any, TextIO, TypeAlias
 from pydantic import ValidationError
 
 from orchestai.errors import UserError, first_problem
-from orchestai.extras import needed_for
+from orchestai.installed import needed_for
 from orchestai.tasks.task import Task
 
 Record: TypeAlias = dict[str, Any]

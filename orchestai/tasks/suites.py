@@ -10,8 +10,7 @@ from typing import Any, cast
 
 from orchestai.config import TasksConfig
 from orchestai.errors import UserError
-from orchestai.names import find_object
-from orchestai.plugins import find_plugin, there_are
+from orchestai.plugins import find_object, find_plugin, there_are
 from orchestai.tasks import own_file
 from orchestai.tasks.code import bigcodebench, humaneval
 from orchestai.tasks.suite import StepCatalog, Suite

@@ -7,6 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 
+def as_utf8(text: str) -> str:
+    """The text with a question mark for whatever no file in UTF-8 can hold, such as half a surrogate pair."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def enclosed(text: str, opening: re.Pattern[str], closing: re.Pattern[str], *, to_end: bool = False) -> Iterator[str]:
     """What stands between each `opening` and the `closing` next after it, in order; nothing is within two of them.
 

@@ -16,7 +16,7 @@ from torch.optim import AdamW, Optimizer
 
 from orchestai.config import AdamConfig
 from orchestai.errors import UserError
-from orchestai.extras import needed_for
+from orchestai.installed import needed_for
 from orchestai.lm.loading import without_notice_of_kernel
 from orchestai.training.distributed import together
 from orchestai.training.layouts import layout_of

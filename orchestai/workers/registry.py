@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from orchestai.config import WorkerConfig, WorkersConfig
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.names import find_object
-from orchestai.plugins import find_plugin, there_are
+from orchestai.plugins import find_object, find_plugin, there_are
 from orchestai.sandbox.sandbox import Sandbox
 from orchestai.threads import in_thread
 from orchestai.workers.base import Answer, Request, Worker, WorkerCard, WorkerError, WorstCase

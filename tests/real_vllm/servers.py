@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from orchestai.shipped import shipped
+from orchestai.installed import shipped
 from support.models.language_model import tiny_tokenizer
 
 CONTEXT = 4096

@@ -11,8 +11,8 @@ import yaml
 from typer.testing import CliRunner
 
 from orchestai.agents.recipes.shorthand import load_agent_config
-from orchestai.agents.setup_check import check_setup
 from orchestai.cli import agent_scripts, app
+from orchestai.doctor import check_training
 
 RECIPES = "local_training/hf_recipes"
 QWEN = f"{RECIPES}/Qwen/Qwen3-0.6B--mt-grpo.yaml"
@@ -100,7 +100,7 @@ def test_a_recipe_trains_with_the_tiny_model(tmp_path: Path) -> None:
 
 
 def test_the_set_up_is_told_part_by_part(tmp_path: Path) -> None:
-    findings = {one.part: one for one in check_setup(tmp_path / "index")}
+    findings = {one.part: one for one in check_training(tmp_path / "index")}
     assert findings["package torch" if "package torch" in findings else "package accelerate"].there
     index = findings[f"index {tmp_path / 'index'}"]
     assert not index.there

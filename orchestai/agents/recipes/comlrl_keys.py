@@ -60,11 +60,7 @@ def is_comlrl(values: Mapping[str, Any]) -> bool:
 
 
 def comlrl_words(values: Mapping[str, Any]) -> list[str]:
-    """Words such as `a.b.c=value` for a file of CoMLRL.
-
-    Raises:
-        UserError: a key is unknown, or means nothing here that could be done instead.
-    """
+    """Words such as `a.b.c=value` for a file of CoMLRL."""
     flat = {
         f"{'agent_model' if section == 'model' else section}.{key}": value
         for section, keys in values.items()

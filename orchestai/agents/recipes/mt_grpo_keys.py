@@ -27,9 +27,6 @@ def vllm_words(values: Mapping[str, Any], section: str) -> list[str]:
 
     Args:
         section: of the configuration, such as `model`.
-
-    Raises:
-        UserError: the mode is unknown.
     """
     given = {key: values[key] for key in KEYS if values.get(key) is not None}
     if str(given.get("use_vllm", "vllm_port" in given)).lower() != "true":
@@ -118,9 +115,6 @@ def recipe_words(values: Mapping[str, Any], context: Mapping[str, Any] | None = 
 
     Args:
         context: all keys that are given, where `values` are only some of them.
-
-    Raises:
-        UserError: a key is unknown, or means nothing here that could be done instead.
     """
     of_groups = (*_BATCH, *KEYS)
     words = ALIASES.overrides({key: values[key] for key in values if key not in of_groups}, "the recipe")

@@ -44,9 +44,6 @@ def load_agent_config(name: str, path: Path | None = None, words: Sequence[str] 
         path: a file of configuration, a recipe of MT-GRPO, or a file of CoMLRL; without, the preset's or the
             workflow's defaults.
         words: those of a recipe among them (`learning_rate=2e-6`); later ones win.
-
-    Raises:
-        UserError: the file or a word cannot be read, or a key, type or name is wrong.
     """
     if name and path is None and name not in WORKFLOWS and ":" not in name:
         if name not in (known := presets()):

@@ -46,9 +46,6 @@ def read_corpus(path: Path) -> list[Passage]:
     """Passages of a .jsonl(.gz) file: `{"id": ..., "title": ..., "text": ...}`; id and title may be missing.
 
     Pyserini's `{"id": ..., "contents": "title\\ntext"}` is read too.
-
-    Raises:
-        UserError: a line is something else, or two have one id.
     """
     passages: dict[str, Passage] = {}
     for number, (where, record) in enumerate(read_file(path, "passage")):
@@ -73,11 +70,7 @@ class SearchIndex:
 
     @classmethod
     def build(cls, passages: Sequence[Passage]) -> SearchIndex:
-        """Index passages; k1 = 1.5, b = 0.75, Lucene's variant.
-
-        Raises:
-            UserError: there is no word in them.
-        """
+        """Index passages; k1 = 1.5, b = 0.75, Lucene's variant."""
         tokens = _tokens([passage.whole for passage in passages])
         if not any(tokens):
             raise UserError("a corpus without words cannot be searched; is it the right file?")
@@ -87,11 +80,7 @@ class SearchIndex:
 
     @classmethod
     def load(cls, folder: Path) -> SearchIndex:
-        """An index that `save` wrote; its parts are read from the disk as they are needed.
-
-        Raises:
-            UserError: there is none, or it is damaged.
-        """
+        """An index that `save` wrote; its parts are read from the disk as they are needed."""
         try:
             about = json.loads((folder / _ABOUT).read_text())
             retriever = bm25s.BM25.load(str(folder), load_corpus=True, mmap=True, show_progress=False, verbosity=0)
@@ -102,11 +91,7 @@ class SearchIndex:
         return cls(retriever.corpus, retriever)
 
     def save(self, folder: Path) -> None:
-        """Write the index, its passages included.
-
-        Raises:
-            UserError: it cannot be written.
-        """
+        """Write the index, its passages included."""
         with artifacts.replacing_folder(folder) as unfinished:
             corpus = [self._passages[i] for i in range(len(self))]
             self._retriever.save(str(unfinished), corpus=corpus, show_progress=False)
@@ -206,11 +191,7 @@ class Search:
 
 
 def open_index(path: Path) -> SearchIndex:
-    """The index in a folder, or one made of a corpus file.
-
-    Raises:
-        UserError: neither can be read.
-    """
+    """The index in a folder, or one made of a corpus file."""
     return SearchIndex.load(path) if path.is_dir() else SearchIndex.build(read_corpus(path))
 
 

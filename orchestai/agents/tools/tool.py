@@ -10,7 +10,7 @@ from transformers.utils import get_json_schema
 from transformers.utils.chat_template_utils import DocstringParsingException, TypeHintParsingException
 
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.names import find_object
+from orchestai.plugins import find_object
 from orchestai.sandbox import Program, Sandbox
 from orchestai.text.programs import unfenced
 from orchestai.threads import in_thread
@@ -50,9 +50,6 @@ class FunctionTool:
 
     Args:
         function: with type hints and a Google-style docstring, from which the model learns what it does.
-
-    Raises:
-        UserError: a hint or a description is missing.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -67,11 +64,7 @@ class FunctionTool:
 
     @classmethod
     def find(cls, name: str) -> FunctionTool:
-        """The tool made of `module:function`; the module may lie in the working directory.
-
-        Raises:
-            UserError: there is no such function, or it cannot be a tool.
-        """
+        """The tool made of `module:function`; the module may lie in the working directory."""
         if ":" not in name:
             raise UserError(f"no tool {name!r}; there are search, python and calculator, or write module:function")
         try:

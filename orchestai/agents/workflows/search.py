@@ -49,11 +49,7 @@ class Library(AgentWorkflow):
     args: Args
 
     def index(self, task: Task) -> SearchIndex | SearchFunction:
-        """What can be searched for a task.
-
-        Raises:
-            UserError: neither the task nor the settings say what.
-        """
+        """What can be searched for a task."""
         if self.args.search_tool is not None:
             return self._search_tool
         if passages := task.details.get("passages"):

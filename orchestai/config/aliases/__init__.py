@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from orchestai.errors import UserError
-from orchestai.names import did_you_mean
+from orchestai.plugins import did_you_mean
 
 Meaning: TypeAlias = Callable[[Any], list[str]]
 """The overrides that a value stands for."""
@@ -40,9 +40,6 @@ class Aliases:
 
         Args:
             source: of the values, for the warning.
-
-        Raises:
-            UserError: a key is unknown, or its value cannot be meant.
         """
         words: list[str] = []
         unused = []
@@ -60,11 +57,7 @@ class Aliases:
         return words
 
     def replace(self, words: Sequence[str]) -> list[str]:
-        """The words, with overrides in the place of those that are aliases.
-
-        Raises:
-            UserError: a word has no `=`, or its value cannot be meant.
-        """
+        """The words, with overrides in the place of those that are aliases."""
         replaced = []
         for word in words:
             key, value = split(word)
@@ -73,11 +66,7 @@ class Aliases:
 
 
 def split(word: str) -> tuple[str, str]:
-    """Key and value of `key=value`; Hydra's `@_global_` after a key means nothing.
-
-    Raises:
-        UserError: it has no `=`.
-    """
+    """Key and value of `key=value`; Hydra's `@_global_` after a key means nothing."""
     key, equals, value = word.partition("=")
     if not equals:
         raise UserError(f"{word!r}: write it as section.key=value")

@@ -9,8 +9,7 @@ from typing import Any, Literal
 from orchestai.data.readers import own, published
 from orchestai.data.readers.plan import Reader
 from orchestai.errors import UserError
-from orchestai.names import find_object
-from orchestai.plugins import find_plugin, there_are
+from orchestai.plugins import find_object, find_plugin, there_are
 
 READERS: dict[str, Reader] = {
     "worfbench": published.read_worfbench,

@@ -18,7 +18,7 @@ from orchestai.data.tables.outcome_table import (
     printed_list,
 )
 from orchestai.errors import UserError
-from orchestai.names import did_you_mean
+from orchestai.plugins import did_you_mean
 from orchestai.tasks.records import is_csv
 
 Columns: TypeAlias = Mapping[str, str]

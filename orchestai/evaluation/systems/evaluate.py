@@ -265,11 +265,7 @@ class Evaluation:
         return table
 
     def write(self, path: Path | str) -> None:
-        """Write the figures to `path` (JSON), and beside it the plot (.png) and the table with conclusion (.txt).
-
-        Raises:
-            UserError: a file cannot be written.
-        """
+        """Write the figures to `path` (JSON), and beside it the plot (.png) and the table with conclusion (.txt)."""
         path = Path(path)
         artifacts.write_json(path, self.to_dict())
         curve = () if self.preferences is None else self.preferences.curve
@@ -322,10 +318,6 @@ async def evaluate(
         outlook: what is known of the pool, by which the last planner is swept through all preferences.
         execution_log: gets how the last planner's plans ran, and those with the right workers in hindsight.
         shown: whether progress is.
-
-    Raises:
-        UserError: there is nothing to evaluate, or more executions are unscorable than `tasks.unscorable_limit`
-            allows.
     """
     tasks = runner.tasks
     if not tasks or not planners:

@@ -47,9 +47,6 @@ def draw(
     Args:
         ours: names of the rows to set off.
         curve: cost and success of a planner at ascending preferences for success, to be joined by a line.
-
-    Raises:
-        UserError: the file cannot be written.
     """
     figure = Figure(figsize=(11, 7), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)

@@ -225,11 +225,7 @@ class Runner:
                     )
 
     def refuse_if_broken(self) -> None:
-        """Stop where figures would be about the infrastructure, not about plans.
-
-        Raises:
-            UserError: more of all executions so far are unscorable than `tasks.unscorable_limit` allows.
-        """
+        """Stop where figures would be about the infrastructure, not about plans."""
         counts = UnscorableCounts([*self._faults, *(job.result().outcome for job in self._known.values())])
         counts.check(self._unscorable_limit, "executions")
 

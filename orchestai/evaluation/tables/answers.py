@@ -33,7 +33,7 @@ from orchestai.evaluation.statistics import Interval, number
 from orchestai.evaluation.tables.baselines import BASELINES
 from orchestai.evaluation.tables.estimates import OURS, Features, Fold
 from orchestai.evaluation.tables.evaluate import TableSplit, refuse_taken_names, sweep, usable
-from orchestai.names import find_object
+from orchestai.plugins import find_object
 
 FIXED_ROWS: Final = ("best_single", "single_within_budget", "until_two_agree", "best_fixed_rule", "static_mix", "knn")
 JUDGE: Final = "judge"

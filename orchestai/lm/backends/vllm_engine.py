@@ -13,7 +13,7 @@ import torch
 
 from orchestai.config import LoraConfig, VllmConfig
 from orchestai.errors import UserError
-from orchestai.extras import needed_for
+from orchestai.installed import needed_for
 from orchestai.lm.backends.base import Folders, Generation, ModelWeights, SampleSettings
 from orchestai.lm.backends.vllm_worker import EXTENSION, METHOD
 from orchestai.lm.sampling import Completion

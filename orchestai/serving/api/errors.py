@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive
 
-from orchestai.degradation import NobodyLeftError
+from orchestai.answering import NobodyLeftError
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.contract.deadline import DeadlineError
 from orchestai.execution.contract.trimming import ContractError, InfeasibleContractError, OutOfFundsError

@@ -21,10 +21,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orchestai.answering import RunResult
-from orchestai.degradation import Resilience
+from orchestai.answering import Resilience, RunResult
 from orchestai.errors import UserError
-from orchestai.extras import needed_for
+from orchestai.installed import needed_for
 from orchestai.orchestrator import Orchestrator
 from orchestai.serving.api.errors import (
     LEFT,
@@ -285,12 +284,7 @@ _GARBAGE = 10_000
 
 
 def serve(orchestrator: Orchestrator) -> None:
-    """Serve until a signal ends it; what is in work then has a moment to end.
-
-    Raises:
-        UserError: nobody can listen there, the packages for `serving.tracing` are not installed, or what the
-            configuration names cannot be opened.
-    """
+    """Serve until a signal ends it; what is in work then has a moment to end."""
     config = orchestrator.config.serving
     listening = listen(config.host, config.port)
     host, port = listening.getsockname()[:2]
@@ -350,11 +344,7 @@ def _settings(app: ASGIApp) -> uvicorn.Config:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens.
-
-    Raises:
-        UserError: there can be none.
-    """
+    """A socket that listens."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         # asyncio sends at once on sockets that are said to be TCP's; on others replies wait 40 ms for the client's ACK

@@ -24,8 +24,8 @@ from orchestai.errors import UserError
 from orchestai.execution.contract.receipt import Receipt
 from orchestai.execution.events import PlanReady
 from orchestai.execution.log import each_text, forget_old_logs
-from orchestai.names import did_you_mean, find_object
 from orchestai.orchestrator import Orchestrator
+from orchestai.plugins import did_you_mean, find_object
 from orchestai.serving.api.caller import Caller, Callers, is_loopback
 from orchestai.serving.api.errors import NO_RETRY, ApiError, busy, invalid
 from orchestai.serving.api.replies.accounting import summary, workers_usage
@@ -163,9 +163,6 @@ def text_change(config: ServingConfig) -> Callable[[str], str] | None:
     """What becomes of a text before it is kept; None where it is kept as it is.
 
     Of a text at which the user's function fails, nothing is kept: the answer it belongs to was paid for.
-
-    Raises:
-        UserError: there is no such function.
     """
     if config.log != "full":
         return lambda text: ""
@@ -395,11 +392,7 @@ class Service:
     @classmethod
     @asynccontextmanager
     async def opened(cls, orchestrator: Orchestrator, tracing: Tracing | None = None) -> AsyncIterator[Service]:
-        """A service with its orchestrator and its database, until the block ends.
-
-        Raises:
-            UserError: one of them cannot be opened, or strangers could have programs run that nothing holds.
-        """
+        """A service with its orchestrator and its database, until the block ends."""
         config = orchestrator.config.serving
         async with orchestrator, succession(orchestrator, config.checkpoints):
             await orchestrator.load()

@@ -164,9 +164,6 @@ async def compare(config: Config, tasks: Sequence[Task], incumbent: str, candida
     Args:
         tasks: that neither has learned from.
         incumbent, candidate: checkpoints.
-
-    Raises:
-        UserError: too much of it could not be judged.
     """
     execute, concurrency = runtime.executor.execute, config.execution.concurrency
     measurement = Measurement(config.workers, tasks, execute, concurrency)
@@ -202,9 +199,6 @@ async def repeated_asking(config: Config, runner: Runner, budget_usd: float) -> 
 
     Returns:
         The row, or None; and how it came about, or why there is none.
-
-    Raises:
-        UserError: too much of it could not be judged.
     """
     name = strongest_sampler(config.workers)
     if name is None:
@@ -251,9 +245,6 @@ async def train_candidate(
 
     Returns:
         The checkpoint, and counts of what it was trained on.
-
-    Raises:
-        UserError: there is nothing to learn from, or training cannot begin or go on.
     """
     log, data = folder / "judged.jsonl", folder / "training_data.json"
     artifacts.write_text(log, "".join(record.model_dump_json() + "\n" for record in [*judged.records, *others]))
@@ -328,11 +319,7 @@ class Improvement:
     phase2: bool = True
 
     async def run(self) -> Lineage:
-        """Train a candidate from the current version, compare it, and keep both in the registry as its next version.
-
-        Raises:
-            UserError: no planner serves from the registry, there is too little feedback, or training cannot go on.
-        """
+        """Train a candidate from the current version, compare it, and keep both in the registry as its next version."""
         current = self.registry.current
         if current is None:
             raise UserError(f"{self.registry.folder}: no planner serves from here; name one with --checkpoint")
@@ -363,9 +350,6 @@ class Improvement:
 
         Args:
             left_out: reason -> number of served runs, to say why there are not more.
-
-        Raises:
-            UserError: these are too few to compare planners on.
         """
         seen = seen_by(checkpoint)
         unseen = [task for task in tasks if task.instruction not in seen]

@@ -107,11 +107,7 @@ class PlannerRegistry:
         return None if not path.exists() else _read(path, Current)
 
     def checkpoint(self, version: int) -> Path:
-        """The planner of a version.
-
-        Raises:
-            UserError: there is no such version.
-        """
+        """The planner of a version."""
         folder = self._version(version)
         if not (folder / _LINEAGE).exists():
             known = ", ".join(map(str, self.versions())) or "none"
@@ -134,11 +130,7 @@ class PlannerRegistry:
         learned: dict[str, Any] | None = None,
         trial: Trial | None = None,
     ) -> Lineage:
-        """Copy a planner in as the next version; the first one serves at once.
-
-        Raises:
-            UserError: it cannot be read, or the folder cannot be written.
-        """
+        """Copy a planner in as the next version; the first one serves at once."""
         source = locate(checkpoint)
         with locked(self.folder, "planners"):
             lineage = Lineage(
@@ -161,11 +153,7 @@ class PlannerRegistry:
         return lineage
 
     def promote(self, version: int) -> Current:
-        """Let a version serve that was better than the one that serves now, beyond chance.
-
-        Raises:
-            UserError: it was not, or was compared with another.
-        """
+        """Let a version serve that was better than the one that serves now, beyond chance."""
 
         def change(current: Current) -> Current:
             lineage = self.lineage(version)
@@ -187,11 +175,7 @@ class PlannerRegistry:
         return self._change(change)
 
     def rollback(self) -> Current:
-        """Let the version serve again that did before.
-
-        Raises:
-            UserError: there is none.
-        """
+        """Let the version serve again that did before."""
 
         def change(current: Current) -> Current:
             if not current.before:
@@ -264,9 +248,6 @@ async def succession(
 
     Args:
         others: checkpoints, or folders of versions, by the names under which runs ask for them.
-
-    Raises:
-        UserError: one of them cannot be used.
     """
     serving: dict[str | None, str | None] = {None: orchestrator.checkpoint}
     for name, checkpoint in (others or {}).items():

@@ -36,7 +36,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from orchestai.errors import UserError
 from orchestai.execution.contract.ledger import InsufficientFundsError
-from orchestai.extras import needed_for
+from orchestai.installed import needed_for
 from orchestai.serving.store.key_days import close
 from orchestai.serving.store.tables import SCHEMA_VERSION, metadata, now, parked, reservations, schema, servers
 
@@ -263,9 +263,6 @@ class Database:
         Args:
             url: `sqlite:///PATH` or `postgresql+psycopg://USER:PASSWORD@HOST/NAME`.
             lease_s: of a server: so many seconds after it was killed its reservations expire. None for others.
-
-        Raises:
-            UserError: it cannot be opened, or was written by another version.
         """
         engine = _engine(url)
         shown = engine.url.render_as_string(hide_password=True)
@@ -296,11 +293,7 @@ class Database:
 
     @staticmethod
     def is_made(url: str) -> bool:
-        """Whether it may hold something: the file of SQLite may be absent, and opening it would make it.
-
-        Raises:
-            UserError: not the address of a database.
-        """
+        """Whether it may hold something: the file of SQLite may be absent, and opening it would make it."""
         parsed = _engine_url(url)
         return parsed.get_backend_name() != "sqlite" or Path(parsed.database or "").is_file()
 

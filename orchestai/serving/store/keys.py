@@ -103,9 +103,6 @@ class KeyStore:
 
         Returns:
             The secret, which nobody can show again.
-
-        Raises:
-            UserError: there is or was one of this name, or a limit is none.
         """
         if not name.strip() or len(name) > 200:
             raise UserError(f"name={name!r}: a key needs a name of 1 to 200 characters")
@@ -151,11 +148,7 @@ class KeyStore:
             ]
 
     def revoke(self, name: str) -> None:
-        """Refuse a key from now on; servers that have just seen it do so within two seconds.
-
-        Raises:
-            UserError: there is none of this name, or it is revoked already.
-        """
+        """Refuse a key from now on; servers that have just seen it do so within two seconds."""
         statement = update(keys).where(keys.c.name == name, keys.c.revoked_at.is_(None)).values(revoked_at=now())
         if not self._database.write(name, lambda connection: connection.execute(statement).rowcount):
             raise UserError(f"{name}: there is no key of this name that is not revoked; see orchestai keys list")

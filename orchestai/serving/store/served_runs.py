@@ -123,11 +123,7 @@ class FeedbackStore:
         self._database = database
 
     def put(self, run_id: str, key: str, given: Feedback) -> None:
-        """Keep feedback, in place of what was said of this run before.
-
-        Raises:
-            UserError: this key has no such run.
-        """
+        """Keep feedback, in place of what was said of this run before."""
         said = {"score": given.score, "answer": given.answer, "tests": given.tests, "given_at": now()}
 
         def write(connection: Connection) -> None:
@@ -146,11 +142,7 @@ class FeedbackStore:
 
 
 def all_feedback(url: str) -> dict[str, Feedback]:
-    """What was said, by run id; nothing where no server has made the database.
-
-    Raises:
-        UserError: the database cannot be opened.
-    """
+    """What was said, by run id; nothing where no server has made the database."""
     if not Database.is_made(url):
         return {}
     with Database.open(url) as database:

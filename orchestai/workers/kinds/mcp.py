@@ -14,8 +14,8 @@ from anyio import create_memory_object_stream, create_task_group
 from orchestai.config import McpServerConfig, McpToolConfig
 from orchestai.config.secrets import fill, secrets_of
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.extras import needed_for
-from orchestai.names import did_you_mean
+from orchestai.installed import needed_for
+from orchestai.plugins import did_you_mean
 from orchestai.workers.base import Request, WorkerError
 from orchestai.workers.prompting.template import RequestTemplate
 

@@ -11,7 +11,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from orchestai.errors import UserError
-from orchestai.names import did_you_mean
+from orchestai.plugins import did_you_mean
 from orchestai.workers.base import Request, WorkerError
 
 _GAPS = (*(field.name for field in fields(Request)), "text")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeAlias
 
 from orchestai.errors import UserError
-from orchestai.names import did_you_mean
+from orchestai.plugins import did_you_mean
 from orchestai.workers.base import Answer, Request, WorkerCard, WorstCase
 from orchestai.workers.tools import calculator, stdlib_search
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 
 from orchestai import Orchestrator
+from orchestai.answering import Resilience
 from orchestai.config import Config
-from orchestai.degradation import Resilience
 from orchestai.execution.log import keeping
 from orchestai.serving.api.server import listen, make_server
 from orchestai.serving.api.service import text_change

@@ -1,12 +1,16 @@
-"""Packages that only some uses need: whoever lacks one is told the command that installs it."""
+"""What is installed: the files that come with the program, and the packages that only some uses need."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from orchestai.errors import UserError
 
+_PACKAGE = Path(__file__).parent
+_INSTALLED = _PACKAGE / "shipped"
+"""Where a built package has its files (setup.py copies them there); a checkout has them beside the package."""
 EXTRAS = {
     "local": ("torch", "transformers", "gguf"),
     "train": ("accelerate", "datasets", "math_verify", "matplotlib", "peft", "sklearn", "tensorboard"),
@@ -39,9 +43,6 @@ def needed_for(what: str, extra: str = "") -> Iterator[None]:
     Args:
         what: needs them, for the message.
         extra: as for `how_to_install`.
-
-    Raises:
-        UserError: one is not installed.
     """
     try:
         yield
@@ -49,3 +50,13 @@ def needed_for(what: str, extra: str = "") -> Iterator[None]:
         if (said := how_to_install(error, extra)) is None:
             raise
         raise UserError(f"{what}: {said}") from None
+
+
+def shipped(name: Path | str) -> Path:
+    """The path of a file or folder that comes with the program, e.g. `config.yaml`; it need not exist."""
+    return (_INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent) / name
+
+
+def here_or_shipped(name: Path | str) -> Path:
+    """The same, unless the working directory has one of that name or none is shipped."""
+    return Path(name) if Path(name).exists() or not shipped(name).exists() else shipped(name)
