@@ -56,8 +56,8 @@ BUDGETS = {
 """Lines by packages; they sum to 55,000. Lines may move from row to row with a reason, the sum may not rise."""
 TOTALS = {"files": 420, "functions per 1,000 code lines": 75, "configuration keys": 170, "test lines": 26000}
 CEILINGS = {
-    "the rest": 2407,
-    "config": 1819,
+    "the rest": 2210,
+    "config": 1687,
     "storage cluster threads text": 1671,
     "tasks": 4476,
     "workers": 6860,
@@ -66,11 +66,11 @@ CEILINGS = {
     "planner": 7175,
     "data": 3265,
     "training": 6992,
-    "agents": 4675,
-    "evaluation": 4045,
-    "report launch cli": 4270,
-    "functions per 1,000 code lines": 101,
-    "configuration keys": 260,
+    "agents": 4523,
+    "evaluation": 4001,
+    "report launch cli": 4217,
+    "functions per 1,000 code lines": 99,
+    "configuration keys": 250,
     "test lines": 29950,
 }
 

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orchestai.config.serving import Contract
+    from orchestai.config.running import Contract
     from orchestai.orchestrator import Orchestrator, RunResult
     from orchestai.outcome import Outcome, Scored, Unscorable
     from orchestai.workflow import Subtask, Workflow, WorkflowError
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "Contract": "orchestai.config.serving",
+    "Contract": "orchestai.config.running",
     **dict.fromkeys(("Orchestrator", "RunResult"), "orchestai.orchestrator"),
     **dict.fromkeys(("Outcome", "Scored", "Unscorable"), "orchestai.outcome"),
     **dict.fromkeys(("Subtask", "Workflow", "WorkflowError"), "orchestai.workflow"),

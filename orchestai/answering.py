@@ -11,7 +11,7 @@ from typing import TypeAlias
 from orchestai.admission import TooLateError
 from orchestai.config import Config, Contract
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.execution.contract.deadline import Clock, DeadlineError, require_whole
+from orchestai.execution.contract.deadline import Clock, DeadlineError
 from orchestai.execution.contract.ledger import Account, Reservation, pico, usd
 from orchestai.execution.contract.receipt import Receipt
 from orchestai.execution.contract.run_budget import RunBudget
@@ -254,7 +254,6 @@ class Answering:
         receipt = begun.ended(execution, budget, clock.milliseconds())
         order.settled(receipt)
         await self._append(ExecutionRecord.from_run(execution, task, receipt, names))
-        require_whole(execution, contract)
         order.listen(AnswerReady(answer=execution.answer, receipt=receipt))
         return RunResult(execution.answer, task.wants_program, execution.workflow, receipt, execution)
 

@@ -18,8 +18,7 @@ from urllib.parse import urljoin, urlsplit
 from pydantic_core import PydanticCustomError
 
 from orchestai.config import FIRST_POOL, read
-from orchestai.config.secrets import refuse_secret_url
-from orchestai.config.section import as_yaml
+from orchestai.config.section import as_yaml, refuse_secret_url
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.plugins import did_you_mean
 from orchestai.workers.api_faults import PassingError

@@ -180,7 +180,7 @@ class Orchestrator:
 
         Raises:
             ContractError: no choice of workers keeps the contract, or the ledger has less than the plan may need.
-            DeadlineError: there is no answer in time, or only a part where `on_deadline` is `error`.
+            DeadlineError: there is no answer in time.
             UserError: there is no plan.
             InfrastructureError: the planner's model cannot be had.
         """

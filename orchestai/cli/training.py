@@ -94,7 +94,7 @@ def train_phase2(
 ) -> None:
     """Phase 2: improve the planner by the reward of executed plans. Start it with `accelerate launch` for many GPUs."""
     from orchestai.config import load_config
-    from orchestai.config.train_aliases import SHORT
+    from orchestai.config.aliases import SHORT
 
     if episodes is not None and updates is not None:
         raise UserError("--episodes and --updates both say how long phase 2 lasts; give one of them")
@@ -113,7 +113,7 @@ def train(overrides: Overrides = None) -> None:
     Overrides are dotted, or short: run_cfg, trainer_cfg, model_name_or_path, train_batch_size, max_steps, checkpoint,
     output_dir, resume, evaluate_only; docs/bigcodebench.md explains them.
     """
-    from orchestai.config.train_aliases import understand
+    from orchestai.config.aliases import understand
 
     asked = understand(overrides or [])
     _train_or_validate(asked.config, asked.checkpoint, asked.evaluate_only, asked.output_dir, asked.resume)

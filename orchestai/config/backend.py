@@ -10,8 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from typing_extensions import Self
 
 from orchestai.config.rl import RlConfig
-from orchestai.config.secrets import refuse_secret_url
-from orchestai.config.section import Section
+from orchestai.config.section import Section, refuse_secret_url
 
 WeightFormat: TypeAlias = Literal["float32", "bfloat16", "float16"]
 
@@ -25,9 +24,8 @@ MixedPrecision: TypeAlias = Annotated[Literal["no", "bf16", "fp16"], BeforeValid
 
 R = TypeVar("R", bound=RlConfig)
 _SET_ANYWAY = (
-    *("model", "dtype", "tensor_parallel_size", "gpu_memory_utilization", "logprobs_mode"),
-    *("generation_config", "worker_extension_cls", "enable_lora", "max_lora_rank", "max_loras"),
-    "distributed_executor_backend",
+    *("model", "dtype", "logprobs_mode", "generation_config", "worker_extension_cls"),
+    *("enable_lora", "max_lora_rank", "max_loras", "distributed_executor_backend"),
 )
 """Arguments of `vllm.LLM` that `VllmEngine` gives by itself."""
 
@@ -44,13 +42,10 @@ class VllmConfig(Section):
 
     base_url: str = "http://localhost:8000"
     """vllm_server: where it listens; its key, if it wants one, is in the variable VLLM_API_KEY."""
-    tensor_parallel_size: int = Field(1, ge=1)
-    """GPUs over which the engine is spread, or the server that `orchestai launch vllm` starts."""
-    gpu_memory_utilization: float = Field(0.3, gt=0, lt=1)
-    """vllm: share of a GPU's memory that an engine takes; the rest is for training."""
     engine_options: dict[str, Any] = Field(default={})
-    """Further arguments of `vllm.LLM`, such as `enforce_eager` or `max_num_batched_tokens`, also for the server that
-    `orchestai launch vllm` starts. `max_model_len` shortens a context whose keys and values the GPU has no room for."""
+    """Further arguments of `vllm.LLM`, also for the server that `orchestai launch vllm` starts: `enforce_eager`,
+    `gpu_memory_utilization` (.3 of a GPU for an engine in this process; the rest is for training),
+    `tensor_parallel_size`, and `max_model_len`, where the GPU has no room for a whole context's keys and values."""
 
     _no_secret_url = field_validator("base_url")(refuse_secret_url)
 

@@ -15,10 +15,8 @@ from yaml import YAMLError
 
 from orchestai.config.planner import PlannerConfig
 from orchestai.config.rl import AdamConfig, Phase2Config, RewardsConfig, choose_form
-from orchestai.config.running import ExecutionConfig, SandboxConfig, TasksConfig
-from orchestai.config.secrets import SECRET, secret_variables
-from orchestai.config.section import Section
-from orchestai.config.serving import Contract, ServingConfig
+from orchestai.config.running import Contract, ExecutionConfig, SandboxConfig, ServingConfig, TasksConfig
+from orchestai.config.section import SECRET, Section, secret_variables
 from orchestai.config.workers import WorkersConfig
 from orchestai.errors import UserError
 from orchestai.installed import shipped

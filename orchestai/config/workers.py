@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from orchestai.config.planner import CACHE_DIR
-from orchestai.config.secrets import refuse_secret_url, refuse_secrets
-from orchestai.config.section import FoundPath, Section
+from orchestai.config.section import FoundPath, Section, refuse_secret_url, refuse_secrets
 
 
 class ModelConfig(Section):

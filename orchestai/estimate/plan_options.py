@@ -85,9 +85,7 @@ class PlanOptions:
     workers: tuple[tuple[tuple[int, ...], ...], ...]
 
 
-def plan_options(
-    steps: Sequence[StepEstimate], allowed: Sequence[int], longest: int, usd_per_second: float = 0.0
-) -> PlanOptions:
+def plan_options(steps: Sequence[StepEstimate], allowed: Sequence[int], longest: int) -> PlanOptions:
     """All choices that no other beats: none is cheaper and as likely right.
 
     A plan is right where all of its steps are, and costs what they do, so that what is beaten for one step is beaten in
@@ -97,18 +95,17 @@ def plan_options(
         steps: at least one.
         allowed: workers by index, at least one.
         longest: most workers to ask for one step.
-        usd_per_second: what a second of work is worth.
     """
     whole: PlanOptions | None = None
     for step in steps:
-        options = _step_options(step, tuple(allowed), longest, usd_per_second)
+        options = _step_options(step, tuple(allowed), longest)
         whole = options if whole is None else _combined(whole, options)
     assert whole is not None
     return whole
 
 
 @lru_cache(maxsize=4096)
-def _step_options(step: StepEstimate, allowed: tuple[int, ...], longest: int, usd_per_second: float) -> PlanOptions:
+def _step_options(step: StepEstimate, allowed: tuple[int, ...], longest: int) -> PlanOptions:
     chance = (step.passes * step.right) @ step.belief
     considered = sorted(sorted(allowed, key=lambda worker: -chance[worker])[:_MOST_WORKERS])
     passes, right = step.passes[considered], step.passes[considered] * step.right[considered]
@@ -125,7 +122,7 @@ def _step_options(step: StepEstimate, allowed: tuple[int, ...], longest: int, us
         parts.append((success, spent, [tuple(considered[place] for place in order) for order in orders.tolist()]))
     success, spent = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
     names = [order for part in parts for order in part[2]]
-    price = spent[:, 0] + usd_per_second * spent[:, 1]
+    price = spent[:, 0]
     kept = _unbeaten(price, success, 0.0)
     return PlanOptions(price[kept], success[kept], spent[kept], tuple((names[one],) for one in kept.tolist()))
 

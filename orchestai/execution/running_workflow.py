@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from orchestai.config import ExecutionConfig
-from orchestai.config.serving import Contract
+from orchestai.config.running import Contract
 from orchestai.errors import FaultKind, InfrastructureError, UnbilledError, UserError
 from orchestai.execution.assembler import assemble, assemble_part, hands_on_texts
 from orchestai.execution.contract.ledger import Ledger

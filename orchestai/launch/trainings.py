@@ -15,7 +15,7 @@ from orchestai.agents.recipes import comlrl_keys, mt_grpo_keys
 from orchestai.agents.recipes.shorthand import load_agent_config, named_paths
 from orchestai.config import TINY, BackendConfig, Config, LoraConfig, ModelConfig, load_config, read
 from orchestai.config.agents import AgentConfig
-from orchestai.config.train_aliases import SHORT
+from orchestai.config.aliases import SHORT
 from orchestai.errors import UserError
 from orchestai.lm.backends.vllm_engine import engine_rank
 from orchestai.lm.backends.vllm_worker import EXTENSION
@@ -169,13 +169,7 @@ def _server(settings: BackendConfig, source: str, weights: _Weights, keys: Model
     port = url.port or (443 if url.scheme == "https" else 80)  # as the client of the training has it
     arguments = ["--model", source, "--host", url.hostname or "localhost", "--port", str(port)]
     arguments += ["--dtype", weights.dtype, "--logprobs-mode", "processed_logprobs"]
-    arguments += [
-        "--worker-extension-cls",
-        EXTENSION,
-        "--tensor-parallel-size",
-        str(settings.vllm.tensor_parallel_size),
-    ]
-    arguments += flags(settings.vllm.engine_options)
+    arguments += ["--worker-extension-cls", EXTENSION, *flags(settings.vllm.engine_options)]
     if weights.lora is None:
         return Server(tuple(arguments), {"VLLM_SERVER_DEV_MODE": "1"})
     rank = engine_rank(weights.lora.rank, keys.section)

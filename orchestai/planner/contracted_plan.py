@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from orchestai.config.serving import Contract
+from orchestai.config.running import Contract
 from orchestai.errors import UserError
 from orchestai.execution.contract.forecast import Forecast, WholeForecast
 from orchestai.execution.contract.trimming import ContractError, FittedPlan, Fitter
@@ -98,7 +98,7 @@ class PlanContractor:
     def _chosen(self, task: Task, workflow: Workflow, contract: Contract, outlook: PlanOutlook) -> ContractedPlan:
         """The best option that the contract's limits allow as it is; where they allow none, the best one trimmed."""
         allowed = self.fitter.allowed(contract)
-        options = outlook.options(allowed, self.longest, contract.hour_usd)
+        options = outlook.options(allowed, self.longest)
         least, reached = contract.min_success or 0.0, 0.0
         trimmed: ContractedPlan | None = None
         for place in self._ranked(options, contract, outlook):
@@ -125,8 +125,7 @@ class PlanContractor:
         """The options that are sure enough, best first; the cheapest is best where nothing is preferred."""
         from orchestai.estimate.plan_options import by_preference
 
-        pool = outlook.pool.estimate
-        typical = pool.typical_usd + contract.hour_usd / 3600 * pool.typical_seconds
+        typical = outlook.pool.estimate.typical_usd
         sure = options.success >= (contract.min_success or 0.0)
         order = by_preference(options.success, options.price / max(typical, 1e-12), contract.prefer or 0.0)
         yield from (int(place) for place in order if sure[place])

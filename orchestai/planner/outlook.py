@@ -81,16 +81,15 @@ class PlanOutlook:
     confidence: float | None
     is_familiar: bool
 
-    def options(self, allowed: Sequence[str], longest: int, hour_usd: float) -> PlanOptions:
+    def options(self, allowed: Sequence[str], longest: int) -> PlanOptions:
         """All choices of workers that no other beats; `success` is that of the answer, or of a plan that is right where
         nobody knows how sure it is.
 
         Args:
             longest: most workers to ask for one step.
-            hour_usd: what an hour of work is worth.
         """
         places = [self.pool.estimate.workers.index(name) for name in allowed if name in self.pool.estimate.workers]
-        options = plan_options(self.steps, places, longest, hour_usd / 3600)
+        options = plan_options(self.steps, places, longest)
         success = (1.0 if self.confidence is None else self.confidence) * self._calibrated(options.success)
         return PlanOptions(options.price, success, options.spending, options.workers)
 

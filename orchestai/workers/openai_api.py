@@ -16,7 +16,7 @@ from urllib.parse import urlparse
 from pydantic_core import to_json
 
 from orchestai.config import ModelConfig
-from orchestai.config.secrets import fill, secrets_of
+from orchestai.config.section import fill, secrets_of
 from orchestai.errors import InfrastructureError, UnbilledError, UserError
 from orchestai.tasks.dialogue import fold_messages
 from orchestai.text.spoken import SpokenListener, spoken

@@ -35,7 +35,6 @@ def test_whole_models_and_adapters_get_what_they_need(folder: Path) -> None:
     assert pairs(whole) == {
         **{"--model": str(folder), "--host": "localhost", "--port": "8001", "--dtype": "float32"},
         **{"--logprobs-mode": "processed_logprobs", "--worker-extension-cls": EXTENSION},
-        "--tensor-parallel-size": "1",
     }
     assert whole.environment == {"VLLM_SERVER_DEV_MODE": "1"}
     words = ["model.backend=vllm_server", "model.lora.rank=12", f"model.name={folder}"]

@@ -87,7 +87,7 @@ def test_rollouts_are_written_by_the_vllm_that_a_recipe_names(
         assert config.model.vllm.base_url == (url or "http://localhost:8000")
         corrected = config.training.phase2_rl.sampler_correction
         assert corrected == (None if backend == "transformers" else "token_truncate")
-        assert config.model.vllm.gpu_memory_utilization == (0.4 if backend == "vllm" else 0.3)
+        assert config.model.vllm.engine_options == ({"gpu_memory_utilization": 0.4} if backend == "vllm" else {})
     assert ("vllm_server_port: changes nothing here" in caplog.text) == (backend == "transformers")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestai.config import Phase2Config
-from orchestai.config.train_aliases import understand
+from orchestai.config.aliases import understand
 from orchestai.errors import UserError
 
 

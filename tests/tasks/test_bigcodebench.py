@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestai.config import Config, PlannerConfig, load_config
-from orchestai.config.train_aliases import PRESETS, understand
+from orchestai.config.aliases import PRESETS, understand
 from orchestai.errors import UserError
 from orchestai.planner.language.plan_text import Read, read_plan, write_plan
 from orchestai.planner.language.prompt import describe

@@ -39,7 +39,7 @@ def vllm_words(values: Mapping[str, Any], section: str) -> list[str]:
     if mode != "colocate":
         raise UserError(f"vllm_mode={mode}: write server, or colocate for an engine in every process")
     _warn(given, ("use_vllm", "vllm_mode", *_OF_ENGINE), "with vllm_mode=colocate there is no server")
-    engine = [f"{section}.vllm.{ours}={given[key]}" for key, ours in _OF_ENGINE.items() if key in given]
+    engine = [f"{section}.vllm.engine_options.{ours}={given[key]}" for key, ours in _OF_ENGINE.items() if key in given]
     return [f"{section}.backend=vllm", *engine]
 
 

@@ -170,7 +170,7 @@ def _chosen(
     """The plan at a preference with its expected success and cost; NaN, and no plan, where these are not enough."""
     if outlook is not None:
         pool = outlook.pool.estimate
-        options = outlook.options(pool.workers, longest, 0.0)
+        options = outlook.options(pool.workers, longest)
         order = by_preference(options.success, options.price / max(pool.typical_usd, 1e-12), prefer)
         best = next((int(one) for one in order if options.success[one] >= least), None)
         if best is not None:

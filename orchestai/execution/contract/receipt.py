@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from orchestai.config.serving import Contract
+from orchestai.config.running import Contract
 from orchestai.execution.contract.forecast import Forecast, WholeForecast
 from orchestai.execution.contract.ledger import Reservation
 from orchestai.execution.contract.run_budget import RunBudget

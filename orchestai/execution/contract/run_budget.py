@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from orchestai.config.serving import Contract
+from orchestai.config.running import Contract
 from orchestai.execution.contract.ledger import InsufficientFundsError, Reservation, pico, usd, whole
 from orchestai.execution.request import build_request
 from orchestai.tasks.task import Task

@@ -76,6 +76,7 @@ class VllmEngine:
         options: dict[str, Any] = {
             "worker_extension_cls": EXTENSION,
             "max_model_len": model.context,
+            "gpu_memory_utilization": 0.3,
             **config.engine_options,
         }
         if model.lora is not None:
@@ -87,8 +88,6 @@ class VllmEngine:
             vllm.LLM,
             model=model.name,
             dtype=model.dtype,
-            tensor_parallel_size=config.tensor_parallel_size,
-            gpu_memory_utilization=config.gpu_memory_utilization,
             logprobs_mode="processed_logprobs",
             generation_config="vllm",
             **options,
@@ -171,9 +170,10 @@ def refuse_sharing(config: VllmConfig, processes: int, section: str) -> None:
     Raises:
         UserError: they would have to.
     """
-    if processes > 1 and config.tensor_parallel_size > 1:
+    spread = config.engine_options.get("tensor_parallel_size", 1)
+    if processes > 1 and spread > 1:
         raise UserError(
-            f"{section}.vllm.tensor_parallel_size={config.tensor_parallel_size}: processes that share an engine "
+            f"{section}.vllm.engine_options.tensor_parallel_size={spread}: processes that share an engine "
             f"would all have to ask it the same, but each of the {processes} samples its own tasks; set it to 1, "
             f"or {section}.backend to vllm_server and give it to the server"
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from anyio import create_memory_object_stream, create_task_group
 
 from orchestai.config import McpServerConfig, McpToolConfig
-from orchestai.config.secrets import fill, secrets_of
+from orchestai.config.section import fill, secrets_of
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.installed import needed_for
 from orchestai.plugins import did_you_mean

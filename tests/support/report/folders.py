@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from orchestai.config.serving import Contract
+from orchestai.config.running import Contract
 from orchestai.execution.contract.receipt import AskedWorker, NodeReceipt, Receipt
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import Attempt, JudgedExecution, SubtaskResult

@@ -21,8 +21,8 @@ from orchestai import cli
 from orchestai.agents.recipes.shorthand import load_agent_config
 from orchestai.agents.registry import presets
 from orchestai.config import LoggingConfig, load_config
+from orchestai.config.aliases import understand
 from orchestai.config.section import Section
-from orchestai.config.train_aliases import understand
 from orchestai.errors import UserError
 from orchestai.training import distributed
 from support.repository import REPOSITORY

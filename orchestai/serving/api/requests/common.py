@@ -32,8 +32,6 @@ class ContractTerms(BaseModel):
     allow: tuple[str, ...] = ()
     min_success: float | None = None
     prefer: float | None = None
-    hour_usd: float = 0.0
-    on_deadline: str = "partial"
 
 
 class Extension(BaseModel):

@@ -74,7 +74,7 @@ _LENGTH = frozenset({"training.phase2_rl.num_episodes", "training.phase2_rl.num_
 _PHASE2 = "training.phase2_rl."
 _OF_SERVING = frozenset(f"planner.{key}" for key in OF_SERVING)
 _SCHEDULE = "training.phase2_rl.lr_schedule"
-_OF_VLLM = ("base_url", "gpu_memory_utilization", "sync_dir")
+_OF_VLLM = ("base_url", "engine_options.gpu_memory_utilization", "sync_dir")
 _SPEED = {
     "agents.concurrency",
     "execution.backend",
