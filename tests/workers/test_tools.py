@@ -12,9 +12,10 @@ from orchestai.planner.baselines import whole_task
 from orchestai.tasks.asked_task import asked_task
 from orchestai.tasks.visible_examples import parse_examples
 from orchestai.workers.base import Request, Signature, WorkerError
-from orchestai.workers.tools import calculator, stdlib_search
-from orchestai.workers.tools.everyday import functions
+from orchestai.workers.tools import functions
+from orchestai.workers.tools.registry import make_tool
 
+calculate: Any = make_tool("calculator")
 ONE, TWO = Signature("step", ("x",)), Signature("step", ("a", "b"))
 
 
@@ -25,7 +26,7 @@ def run(code: str, *args: object) -> object:
 
 
 def search(examples: str, signature: Signature = ONE) -> str:
-    return stdlib_search.answer(Request("any words", signature, parse_examples(examples)))
+    return functions.search(Request("any words", signature, parse_examples(examples)))
 
 
 @pytest.mark.parametrize(
@@ -65,13 +66,13 @@ def test_search_needs_every_example_and_equal_types() -> None:
     ],
 )
 def test_calculator_reads_arithmetic_in_words(words: str, value: int, result: int) -> None:
-    assert run(calculator.answer(Request(f"{words} (for example `4` -> `13`)", ONE)), value) == result
+    assert run(calculate(Request(f"{words} (for example `4` -> `13`)", ONE)), value) == result
 
 
 def test_calculator_refuses_what_is_not_all_arithmetic() -> None:
     for words in ("double each of its numbers", "count its vowels", "add 3 apples to it", "", "and then"):
         with pytest.raises(WorkerError, match="calculator"):
-            pytest.fail(f"{words!r} is {calculator.answer(Request(words, ONE))}")
+            pytest.fail(f"{words!r} is {calculate(Request(words, ONE))}")
 
 
 # Functions are written where words or examples are evidence for them, in English and German, and else declined.
@@ -106,7 +107,7 @@ def written(words: str) -> tuple[str, str]:
     workflow = whole_task(task)
     request = build_request(task, workflow, workflow.subtasks[0], kind="dataflow")
     assert request.signature is not None
-    return request.signature.name, functions.answer(request)
+    return request.signature.name, functions.describe(request)
 
 
 def test_words_or_examples_speak_for_a_function() -> None:
@@ -130,4 +131,4 @@ def test_chance_does_not() -> None:
 def test_the_whole_catalogue_can_be_written_with_any_names(parameters: tuple[str, str]) -> None:
     for known in functions._catalogue():
         signature = Signature("f", parameters if known.kind == "pair" else parameters[:1])
-        compile(stdlib_search.function(signature, [known.body]), "<catalogue>", "exec")
+        compile(functions.write(signature, [known.body]), "<catalogue>", "exec")

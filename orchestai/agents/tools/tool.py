@@ -14,7 +14,7 @@ from orchestai.plugins import find_object
 from orchestai.sandbox import Program, Sandbox
 from orchestai.text.programs import unfenced
 from orchestai.threads import in_thread
-from orchestai.workers.tools.calculator import calculate
+from orchestai.workers.tools.functions import calculate
 
 
 class CallFailedError(Exception):

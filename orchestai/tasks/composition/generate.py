@@ -10,10 +10,9 @@ from itertools import combinations
 from random import Random
 from typing import get_args
 
-from orchestai.tasks.composition.catalogue import EVERY
 from orchestai.tasks.composition.graph import INPUT, Composition, Node
 from orchestai.tasks.composition.instructions import PARAMETERS, Worded, word
-from orchestai.tasks.composition.operation import Kind, Operation, Phrasing
+from orchestai.tasks.composition.operation import EVERY, Kind, Operation, Phrasing
 from orchestai.tasks.composition.probes import Probe, matters, probe
 from orchestai.tasks.records import read_records, to_tasks
 from orchestai.tasks.suite import Suite

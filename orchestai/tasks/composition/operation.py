@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.resources import files
 from typing import Any, Literal, TypeAlias
+
+import yaml
 
 Kind: TypeAlias = Literal["str", "int", "ints", "words", "dict", "date"]
 """`words` is a list of strings, `ints` a list of integers, `dict` maps strings to integers, `date` is 'YYYY-MM-DD'."""
@@ -22,21 +25,6 @@ _TYPES: dict[Kind, str] = {
     "date": "date",
 }
 _EXAMPLE_WORDINGS = ("for example {} -> {}", "e.g. {} becomes {}", "so {} gives {}", "{} -> {}")
-
-
-def anything(*args: Value) -> bool:
-    """The domain of an operation whose wording covers every argument."""
-    return True
-
-
-def not_empty(x: Value) -> bool:
-    """The domain of an operation that needs an item."""
-    return len(x) > 0
-
-
-def not_negative(x: Value) -> bool:
-    """The domain of an operation on digits."""
-    return x >= 0
 
 
 @dataclass(frozen=True)
@@ -75,8 +63,8 @@ class Operation:
     noun: str
     source: str
     phrasings: tuple[Phrasing, ...]
-    domain: Callable[..., bool] = anything
-    commutative: bool = False
+    domain: Callable[..., bool]
+    commutative: bool
 
     @property
     def task_type(self) -> str:
@@ -96,51 +84,26 @@ def load_step(source: str) -> Callable[..., Value]:
     return namespace["step"]
 
 
-def unary(
-    kind: Kind,
-    output: Kind,
-    name: str,
-    noun: str,
-    code: str,
-    wordings: Mapping[str, Value],
-    *,
-    domain: Callable[..., bool] = anything,
-) -> Operation:
-    """An operation on `x`; `wordings` maps each phrase to its example's argument."""
-    source = _source(code, "x")
-    phrasings = _phrasings(source, {phrase: (value,) for phrase, value in wordings.items()})
-    return Operation(name, (kind,), output, noun, source, phrasings, domain)
-
-
-def binary(
-    kinds: tuple[Kind, Kind],
-    output: Kind,
-    name: str,
-    noun: str,
-    code: str,
-    wordings: Mapping[str, tuple[Value, Value]],
-    *,
-    domain: Callable[..., bool] = anything,
-    commutative: bool = False,
-) -> Operation:
-    """An operation on `a` and `b`; `wordings` maps each phrase to its example's arguments."""
-    source = _source(code, "a, b")
-    return Operation(name, kinds, output, noun, source, _phrasings(source, wordings), domain, commutative)
-
-
-def _source(code: str, parameters: str) -> str:
-    """`code` is a whole function `step`, or lines of imports, if any, and then an expression in the parameters."""
+def _operation(name: str, kinds: str, noun: str, code: str, wordings: dict[str, Any], **other: Any) -> Operation:
+    """An entry of the catalogue."""
+    inputs, output = (tuple(part.split(", ")) for part in kinds.split(" -> "))
+    parameters = "x" if len(inputs) == 1 else "a, b"
     *imports, expression = code.strip().split("\n")
-    if "def step(" in code:
-        return code.strip()
-    return "\n".join([*imports, f"def step({parameters}):", f"    return {expression}"])
-
-
-def _phrasings(source: str, wordings: Mapping[str, tuple[Value, ...]]) -> tuple[Phrasing, ...]:
-    step = load_step(source)
-    phrasings = []
-    for index, (text, args) in enumerate(wordings.items()):
+    source = "\n".join([*imports, f"def step({parameters}):", f"    return {expression}"])
+    source = code.strip() if "def step(" in code else source
+    step, phrasings = load_step(source), []
+    for index, (text, value) in enumerate(wordings.items()):
+        args = (value,) if len(inputs) == 1 else tuple(value)
         shown = f"`{', '.join(map(repr, args))}`", f"`{step(*args)!r}`"
         example = _EXAMPLE_WORDINGS[index % len(_EXAMPLE_WORDINGS)].format(*shown)
         phrasings.append(Phrasing(text, f"{text} ({example})", args))
-    return tuple(phrasings)
+    domain = eval(f"lambda {parameters}: {other.get('domain', True)}")
+    commutative = other.get("commutative", False)
+    return Operation(name, inputs, output[0], noun, source, tuple(phrasings), domain, commutative)  # type: ignore[arg-type]
+
+
+_CATALOGUE = yaml.load(
+    (files(__package__) / "catalogue.yaml").read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+)
+EVERY: tuple[Operation, ...] = tuple(_operation(name, **entry) for name, entry in _CATALOGUE.items())
+"""The operations of `catalogue.yaml`, by the type of what they work on."""

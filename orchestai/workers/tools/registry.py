@@ -10,7 +10,7 @@ from typing import TypeAlias
 from orchestai.errors import UserError
 from orchestai.plugins import did_you_mean
 from orchestai.workers.base import Answer, Request, WorkerCard, WorstCase
-from orchestai.workers.tools import calculator, stdlib_search
+from orchestai.workers.tools import functions
 
 Tool: TypeAlias = Callable[[Request], str] | Callable[[Request], Awaitable[str | Answer]]
 """Gives the answer or its text; raises `WorkerError` where the tool does not apply."""
@@ -45,9 +45,6 @@ class ToolWorker:
         )
 
 
-_EVERYDAY = ("units", "dates", "texts", "lists", "about")
-
-
 def make_tool(name: str, pool: Sequence[WorkerCard] = ()) -> Tool:
     """The tool of this name.
 
@@ -57,11 +54,22 @@ def make_tool(name: str, pool: Sequence[WorkerCard] = ()) -> Tool:
     Raises:
         UserError: there is none.
     """
+
+    def everyday(request: Request, domain: str) -> str:
+        from orchestai.workers.tools import everyday  # the grammars are read when they are first needed
+
+        return everyday.answer(request, domain, pool)
+
+    def calculator(request: Request) -> str:
+        if (signature := request.signature) is None:
+            return everyday(request, "arithmetic")
+        return f"def {signature}:\n    return {functions.formula(request.instruction, signature)}\n"
+
     tools: dict[str, Tool] = {
-        "stdlib_search": stdlib_search.answer,
-        "calculator": calculator.answer,
-        "functions": _functions,
-        **{domain: partial(_everyday, domain=domain, pool=pool) for domain in _EVERYDAY},
+        "stdlib_search": functions.search,
+        "calculator": calculator,
+        "functions": functions.describe,
+        **{domain: partial(everyday, domain=domain) for domain in ("units", "dates", "texts", "lists", "about")},
     }
     if name not in tools:
         raise UserError(f"no tool {name!r}; there are {', '.join(tools)}{did_you_mean(name, tools)}")
@@ -73,17 +81,3 @@ def steps_for_tools(instruction: str) -> Sequence[str]:
     from orchestai.workers.tools import everyday
 
     return everyday.steps(instruction)
-
-
-def _everyday(request: Request, domain: str, pool: Sequence[WorkerCard]) -> str:
-    """Answer in words; the grammars are read when they are first needed."""
-    from orchestai.workers.tools import everyday
-
-    return everyday.answer(request, domain, pool)
-
-
-def _functions(request: Request) -> str:
-    """A function by its words; the catalogue is read when it is first needed."""
-    from orchestai.workers.tools.everyday import functions
-
-    return functions.answer(request)

@@ -1,316 +1,209 @@
-"""Carries out requests for what needs no model: sums, units, dates, texts, lists, and questions about the program.
-
-A grammar for each language accounts for every word of a request, or the tools decline: a wrong answer is worse than
-none.
-"""
+"""Days and the time of day among what the rules mean, and with them the whole."""
 
 from __future__ import annotations
 
+import calendar
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from importlib.metadata import version
-from itertools import islice
+from datetime import date, timedelta
+from fractions import Fraction
 from typing import Any
 
+from dateutil.easter import easter
+from dateutil.relativedelta import relativedelta, weekday
+from dateutil.rrule import DAILY, rrule
 from lark import Token, v_args
-from lark.exceptions import VisitError
 
-from orchestai.workers.base import Request, WorkerCard, WorkerError
-from orchestai.workers.tools.everyday.dates import Dates
-from orchestai.workers.tools.everyday.language import DOMAINS, Language, languages
-from orchestai.workers.tools.everyday.lists import Lists
-from orchestai.workers.tools.everyday.quantity import Quantity, shown
-from orchestai.workers.tools.everyday.reading import ASIDE, HERE, QUOTED, Reading
+from orchestai.workers.base import ImpossibleError, WorkerError
+from orchestai.workers.tools.everyday.language import Quantity
+from orchestai.workers.tools.everyday.meaning import (
+    Day,
+    Yearly,
+    day_of,
+    first_of,
+    nearest,
+)
+from orchestai.workers.tools.everyday.reading import Reading, all_of
 
-_NOTHING_TO_DO = {
-    *("decimal", "spelled", "lexical", "vulgar", "mixed", "share", "percent"),
-    *("quantity", "price", "it_as_number", "taken", "feet_and_inches"),
-}
-"""Readings that name a value and say nothing of what to do with it."""
-_LONGEST = 300
-"""Characters of a request beside a text that it gives; what the grammars know to ask is shorter."""
-_MOST_JOINTS = 6
-_QUOTED = re.compile(QUOTED)
-_WORDS = re.compile(rf"{QUOTED}|[^\W\d_]+")
-_THEN = re.compile(r"(?:,|\band|\bund)\s+(?:then|afterwards|dann|danach|anschließend)\b", re.IGNORECASE)
-"""Between two things to do, also where a text stands before it without quotes."""
-_NUMBERS = re.compile(r"-?\d[\d.,]*(?:(?:[,;]\s*(?:and|und)?|\s(?:and|und|&))\s*-?\d+(?:[.,]\d+)*)+")
+_LENGTHS = {"fortnights": ("days", 14), "weeks": ("days", 7), "decades": ("years", 10)}
 
 
-_HOW = ": orchestai init --server URL"
+def _yearly(month: int, day: int, year: int | None = None) -> Day:
+    if year is not None:
+        return day_of(year, month, day)
+    day_of(2000, month, day)
+    return lambda year: day_of(year, month, day)
+
+
+def _weekday_of(month: int, place: int, day: int) -> Yearly:
+    """The first, second ... weekday of a month; -1 is its last."""
+    nearest = relativedelta(day=1 if place > 0 else 31, weekday=weekday(day, place))
+    return lambda year: date(year, month, 1) + nearest
 
 
 @v_args(inline=True)
-class About(Reading):
-    def capabilities(self) -> str:
-        said = "I plan what you ask for, and give each step to a worker."
-        said = self._in(said, "Ich plane, worum Sie bitten, und gebe jeden Schritt einem Worker.")
-        return f"{said} {self.workers()}"
-
-    def workers(self) -> str:
-        return f"{len(self._pool)} {self._in('workers', 'Worker')}:\n{self._cards()}\n{self.adding()}"
-
-    def identity(self) -> str:
-        return self._in(
-            f"I am {self.version()}, a program that plans how workers (tools and language models) answer together.",
-            f"Ich bin {self.version()}, ein Programm, das plant, wie Werkzeuge und Sprachmodelle zusammenarbeiten.",
-        )
-
-    def version(self) -> str:
-        return f"OrchestAI {version('orchestai')}"
-
-    def adding(self) -> str:
-        if any(card.kind == "model" for card in self._pool):
-            return self._in("To add a language model", "Ein weiteres Sprachmodell fügen Sie so hinzu") + _HOW
-        missing = "There is no language model yet, which translating, writing and explaining need. To add one"
-        fehlt = "Zum Übersetzen, Schreiben und Erklären fehlt noch ein Sprachmodell. So fügen Sie eines hinzu"
-        return self._in(missing, fehlt) + _HOW
-
-    def both(self, one: str, other: str) -> str:
-        return f"{one}\n{other}"
-
-    def greeting(self) -> str:
-        hello, further = self._in("Hello!", "Hallo!"), self._in("Ask what I can do.", "Fragen Sie, was ich kann.")
-        return f"{hello} {self.identity()} {further}"
-
-    def thanks(self) -> str:
-        return self._in("You are welcome.", "Gern geschehen.")
-
-    def costs(self) -> str:
-        if self._given:
-            raise WorkerError("what the words ask the price of is the result of an earlier step")
-        return self._in(
-            "The tools here are free, and so are embedded models. A server's models cost what it charges; each run "
-            "says what it took, and --max_cost_usd limits it.",
-            "Die Werkzeuge hier und eingebettete Modelle kosten nichts. Die Modelle eines Servers kosten, was er "
-            "verlangt; jeder Lauf sagt, was er gekostet hat, und --max_cost_usd begrenzt es.",
-        )
-
-    def privacy(self) -> str:
-        return self._in(
-            "Tools and embedded models run on this machine, without the internet; only a server that you add is sent "
-            "what its models are asked. Runs are logged in the folder execution_logs.",
-            "Werkzeuge und eingebettete Modelle laufen auf diesem Rechner, ohne Internet; nur ein Server, den Sie "
-            "hinzufügen, bekommt, was seine Modelle gefragt werden. Protokolle stehen im Ordner execution_logs.",
-        )
-
-    def needs(self) -> str:
-        return self._in(
-            f"The tools here need no key, no server and no graphics card. {self.adding()}",
-            f"Die Werkzeuge hier brauchen keinen Schlüssel, keinen Server und keine Grafikkarte. {self.adding()}",
-        )
-
-    def languages(self) -> str:
-        return self._in(
-            f"The tools here understand English and German. {self.adding()}",
-            f"Die Werkzeuge hier verstehen Deutsch und Englisch. {self.adding()}",
-        )
-
-    def _cards(self) -> str:
-        return "\n".join(f"- {card.name}: {card.text}" for card in self._pool)
-
-
-class _Evaluator(Lists, Dates, About):
+class Evaluator(Reading):
     """Gives the value of a reading."""
 
+    _wants_iso = False
+    _twelve_hours = False
 
-def answer(
-    request: Request, domain: str, pool: Sequence[WorkerCard] = (), clock: Callable[[], datetime] = datetime.now
-) -> str:
-    """The answer to a request of this domain, which may come after clauses of others ("..., then ...").
+    # Days
+    def next(self, day: Day) -> date:
+        return nearest(day, self.now.date())
 
-    Raises:
-        WorkerError: a function is wanted, or no grammar has all the words, or what they ask for does not exist.
-    """
-    if request.signature is not None:
-        raise WorkerError("this tool answers in text, and a function is wanted")
-    text, aside = _set_aside(request.instruction.strip())
-    reason: WorkerError = _UnreadError(f"not every word of the request is about {domain}")
-    if len(text) <= _LONGEST:
-        for one in languages(_QUOTED.sub(" ", text)):
-            clauses = _Clauses(one, clock(), pool, aside, (domain, *DOMAINS))
-            try:
-                last = clauses.read(text, tuple(request.inputs.values()))[-1]
-            except WorkerError as error:
-                reason = reason if isinstance(error, _UnreadError) else error
-            else:
-                if last.domain == domain:
-                    return last.result
-                break
-    raise reason
+    def iso_date(self, digits: Token) -> date:
+        self._wants_iso = True
+        return day_of(*map(int, digits.split("-")))
 
+    def dotted_date(self, digits: Token) -> Day:
+        day, month, *year = map(int, re.findall(r"\d+", digits))
+        return _yearly(month, day, *year)
 
-def steps(instruction: str) -> tuple[str, ...]:
-    """The clauses of an instruction that says several things to do one after the other; none of any other."""
-    text, aside = _set_aside(instruction.strip())
-    for one in languages(_QUOTED.sub(" ", text)) if len(text) <= _LONGEST else ():
+    def slashed_date(self, digits: Token) -> Day:
+        first, second, year = map(int, digits.split("/"))
+        if first <= 12 and second <= 12 and first != second:
+            raise ImpossibleError(f"{digits} may be two days; write the month as a word")
+        return day_of(year, *((second, first) if first > 12 else (first, second)))
+
+    def day_month(self, day: Token, month: Token, *year: Token) -> Day:
+        number = int(match[0]) if (match := re.match(r"\d+", day)) else int(self.language.value(day))
+        return _yearly(self.language.value(month), number, *map(int, year))
+
+    def feast(self, name: Token, *year: Token) -> Day:
+        rule = str(self.language.value(name))
+        day: Day
+        if rule.startswith("easter"):
+            offset = timedelta(days=int(rule.removeprefix("easter")))
+            day = lambda year: easter(year) + offset  # noqa: E731
+        elif "/" in rule:
+            day = _weekday_of(*map(int, rule.split("/")))
+        else:
+            return _yearly(*map(int, rule.split("-")), *map(int, year))
+        return day(int(year[0])) if year else day
+
+    def nth_weekday(self, which: Token, day: Token, month: Token, *year: Token) -> Day:
+        found = _weekday_of(*(self.language.value(word) for word in (month, which, day)))
+        return found(int(year[0])) if year else found
+
+    def which_weekday(self, which: Token, weekday: Token) -> date:
+        ahead = (self.language.value(weekday) - self.now.weekday()) % 7
+        step = self.language.value(which)
+        return self.now.date() + timedelta(days=ahead - 7 if step < 0 else ahead or 7 * step)
+
+    def period(self, *parts: Any) -> relativedelta:
+        *amount, word = parts
+        name, length = _LENGTHS.get(name := self.language.value(word), (name, 1))
+        number = Fraction(amount[0].number if amount else 1) * length
+        if number.denominator != 1 or abs(number) > 10**6:
+            raise WorkerError("a whole number of days, months or years is wanted")
+        return relativedelta(**{name: int(number)})  # type: ignore[arg-type]
+
+    def later(self, duration: relativedelta, day: Day | None = None) -> date:
         try:
-            clauses = _Clauses(one, datetime.now(), (), aside, DOMAINS).read(text, ())
-        except WorkerError:
-            continue
-        if len(clauses) > 1 and all(clause.has_task for clause in clauses):
-            return tuple(clause.words.replace(ASIDE, aside) for clause in clauses)
-        break
-    return ()
+            return (self.next(day) if day else self.now.date()) + duration
+        except (OverflowError, ValueError):
+            raise ImpossibleError("the calendar does not go so far") from None
 
+    def date_it(self, _: Token) -> Day:
+        day: Day = self._read(self.it(), "date")
+        return day
 
-class _UnreadError(WorkerError):
-    """No reading has all the words."""
+    def when(self, day: Day) -> str:
+        found = self.next(day)
+        names = {"weekday": self.language.name("WEEKDAY", found.weekday()), "day": found.day, "year": found.year}
+        said = self.say("date").format(**names, month=self.language.name("MONTH", found.month))
+        return found.isoformat() if self._wants_iso else said
 
+    def until(self, period: Token, day: Day) -> str:
+        if (end := self.next(day)) < self.now.date():
+            raise WorkerError(f"{end} is past")
+        return self.counted_days(self.now.date(), end, period)
 
-@dataclass(frozen=True)
-class _Clause:
-    """A clause that was carried out.
+    def since(self, period: Token, day: Day) -> str:
+        if (start := nearest(day, self.now.date(), -1)) > self.now.date():
+            raise WorkerError(f"{start} is to come")
+        return self.counted_days(start, self.now.date(), period)
 
-    Attributes:
-        has_task: whether it says what to do, and not only what there is, or what is asked of what was done.
-    """
+    def span(self, one: Day, other: Day) -> tuple[date, date]:
+        """The days, the earlier one first."""
+        if isinstance(other, date) and not isinstance(one, date):
+            return nearest(one, other, -1), other
+        start = self.next(one)
+        end = nearest(other, start)
+        return min(start, end), max(start, end)
 
-    domain: str
-    words: str
-    value: Any
-    result: str
-    has_task: bool
+    def working_days(self, _: Token, *days: Day) -> str:
+        start, end = self.span(days[0] if len(days) > 1 else self.now.date(), days[-1])
+        return f"{rrule(DAILY, byweekday=range(5), dtstart=start, until=end).count()} {self.say('working_days')}"
 
+    def month_length(self, month: Token, *year: Token) -> str:
+        number = self.language.value(month)
+        if number == 2 and not year:
+            return self.say("february")
+        return str(calendar.monthrange(int(year[0]) if year else self.now.year, number)[1])
 
-class _Clauses:
-    """Carries out the clauses of a request in a language.
+    def counted_days(self, start: date, end: date, period: Token) -> str:
+        """Time between two days in full periods and the days that are left."""
+        name = self.language.value(period)
+        apart = relativedelta(end, start)
+        if name in ("days", "weeks", "fortnights"):
+            whole, left = divmod((end - start).days, {"days": 1, "weeks": 7, "fortnights": 14}[name])
+            counts = [(whole, name), (left, "days")]
+        elif name == "months":
+            counts = [(apart.years * 12 + apart.months, "months"), (apart.days, "days")]
+        else:
+            years, rest = divmod(apart.years, 10) if name == "decades" else (apart.years, 0)
+            counts = [(years, name), (rest, "years"), (apart.months, "months"), (apart.days, "days")]
+        parts = []
+        for number, name in (counts[0], *(other for other in counts[1:] if other[0])):
+            singular, plural = [word for word, value in self.language.spellings["PERIOD"].items() if value == name][:2]
+            parts.append(f"{number} {singular if number == 1 else plural}")
+        return self.say("and").join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
-    Args:
-        aside: a text that the request gives, where it is not among the words.
-        domains: what a clause is read as, the likeliest first.
-    """
+    # The time of day, in minutes
+    def clock(self, time: Token) -> int:
+        hour, *minutes = map(int, re.findall(r"\d+", time))
+        if half := re.search(r"([ap])\.?m", time.lower()):
+            if not 0 < hour <= 12:
+                raise WorkerError(f"there is no time {time}")
+            self._twelve_hours = True
+            hour = hour % 12 + (12 if half[1] == "p" else 0)
+        return 60 * hour + sum(minutes)
 
-    def __init__(
-        self, language: Language, now: datetime, pool: Sequence[WorkerCard], aside: str, domains: Sequence[str]
-    ) -> None:
-        self._language = language
-        self._context = now, pool, aside
-        self._domains = domains
-        self._meant: dict[str, str] = {}
+    def elapsed(self, *parts: int | Token) -> str:
+        start, end = all_of(parts, int)
+        tokens = all_of(parts, Token)
+        if [token.type for token in tokens if token.type in ("STARTS", "ENDS")][:2] == ["ENDS", "STARTS"]:
+            start, end = end, start
+        hours, minutes = divmod((end - start) % (24 * 60), 60)
+        if {"minutes", "minuten"} & {str(token).lower() for token in tokens}:
+            hours, minutes = 0, 60 * hours + minutes
+        counts = (
+            {"hour": hours, "minute": minutes}
+            if hours and minutes
+            else {"hour": hours}
+            if hours
+            else {"minute": minutes}
+        )
+        return self.say("and").join(f"{n} {self.language.says[name][n != 1]}" for name, n in counts.items())
 
-    def read(self, text: str, given: Sequence[Any]) -> list[_Clause]:
-        """The clauses of a request, if need be with its slips of the pen put right.
+    def moved(self, *parts: int | Quantity | Token) -> str:
+        """The end of what begins and lasts, or the beginning of what ends: of the two, what is named last is asked."""
+        edges = [part.type for part in all_of(parts, Token) if part.type in ("STARTS", "ENDS")]
+        if not edges:
+            raise WorkerError("neither a beginning nor an end is asked for")
+        return self.clock_later(*parts, sign=1 if edges[-1] == "ENDS" else -1)
 
-        Raises:
-            WorkerError: see `carried_out`.
-        """
-        asked, colon, rest = text.partition(":")
-        try:
-            return self._read(text, given)
-        except _UnreadError as error:
-            reason = error
-        for meant in self._language.corrected(_QUOTED.sub(" ", asked)):
-            self._meant = meant
-            right = _WORDS.sub(lambda word: self._meant.get(word[0].lower(), word[0]), asked)
-            try:
-                return self._read(right + colon + rest, given)
-            except WorkerError:
-                continue
-        raise reason
+    def clock_later(self, *parts: int | Quantity | Token, sign: int = 1) -> str:
+        minutes = first_of(parts, Quantity).converted(self.language.units("min")).amount
+        if minutes >= 24 * 60:
+            raise WorkerError("that is days away")
+        hour, minute = divmod(int(first_of(parts, int) + sign * minutes) % (24 * 60), 60)
+        if self._twelve_hours:
+            return f"{(hour - 1) % 12 + 1}:{minute:02} {'ap'[hour >= 12]}m"
+        return f"{hour}:{minute:02}"
 
-    def _read(self, text: str, given: Sequence[Any]) -> list[_Clause]:
-        """The clauses of a request, which may name what it is about once, somewhere."""
-        try:
-            return self.carried_out(text, given)
-        except WorkerError as error:
-            reason = error
-        for words, thing in () if given else self._without_things(text):
-            bare = (thing[1:-1] if _QUOTED.fullmatch(thing) else thing).replace(ASIDE, self._context[2])
-            try:
-                first, *others = self.carried_out(words, (bare,), must_refer=True)
-            except WorkerError:
-                continue
-            if HERE not in words:
-                first = replace(first, words=f"{first.words}: {thing}")
-            return [replace(clause, words=clause.words.replace(HERE, thing)) for clause in (first, *others)]
-        raise reason
-
-    def _is_corrected(self, token: Any) -> bool:
-        """Whether it is no word of the grammar, but of a text, which stays as it is."""
-        return isinstance(token, Token) and token.type == "WORD" and str(token) in self._meant.values()
-
-    def _without_things(self, text: str) -> Iterator[tuple[str, str]]:
-        """The words and the text or list that they are about, with a mark in its place, or before or after them."""
-        things = [*_QUOTED.finditer(text)] or [*_NUMBERS.finditer(text)]
-        if (after := re.fullmatch(r"([^:]*\w): *(\S(?s:.*))", text)) and not _THEN.search(_QUOTED.sub("", after[2])):
-            yield after[1], after[2]
-        if len(things) == 1:
-            start, end = things[0].span()
-            words = f"{text[:start]}{HERE}{text[end:]}"
-            yield words, things[0][0]
-            for bare in (self._language.object.sub("", words), words.removesuffix(HERE).rstrip(": \n")):
-                if bare != words:
-                    yield bare, things[0][0]
-
-    def carried_out(self, text: str, given: Sequence[Any], *, must_refer: bool = False) -> list[_Clause]:
-        """The clauses; each is given what the one before gave.
-
-        Args:
-            given: to the first clause, texts or quantities.
-            must_refer: whether the first clause has to speak of what it is given.
-
-        Raises:
-            WorkerError: a clause cannot be read or carried out.
-        """
-        for first, rest in self._split(text):
-            try:
-                clause = self._clause(first, given, must_refer, is_last=False)
-                return [clause, *self.carried_out(rest, (clause.value,), must_refer=True)]
-            except WorkerError:
-                continue
-        if _THEN.search(_QUOTED.sub("", text.partition(": ")[2])):
-            raise _UnreadError("what comes after the colon says what to do then, and cannot be read")
-        return [self._clause(text, given, must_refer, is_last=True)]
-
-    def _split(self, text: str) -> Iterator[tuple[str, str]]:
-        """The first clause and the others, for each place where one may end."""
-        masked = _QUOTED.sub(lambda quoted: "\ue001" * len(quoted[0]), text)
-        for joint in islice(self._language.joint.finditer(masked), _MOST_JOINTS):
-            first = text[: joint.start()]
-            # "kehre dann die Wörter um" is one clause
-            if self._language.code == "en" or " " in first or joint[0].lstrip()[0] in ",;.":
-                yield first, text[joint.end() :]
-
-    def _clause(self, text: str, given: Sequence[Any], must_refer: bool, *, is_last: bool) -> _Clause:
-        """A reading that speaks of what is given, else, unless it has to, another one."""
-        reason: WorkerError = _UnreadError("no reading has all the words")
-        found: _Clause | None = None
-        for words in dict.fromkeys((self._language.without_politeness(text), text)):
-            for domain in self._domains:
-                tree = self._language.parse(words, domain)
-                if tree is None or any(tree.scan_values(self._is_corrected)):
-                    continue
-                evaluator = _Evaluator(self._language, words, given, *self._context)
-                try:
-                    value = evaluator.transform(tree)
-                except VisitError as error:
-                    if not isinstance(error.orig_exc, WorkerError):
-                        raise error.orig_exc from None
-                    reason = error.orig_exc if domain == self._domains[0] else reason
-                    continue
-                has_task = tree.data not in _NOTHING_TO_DO
-                result = shown(value, self._language.decimal_mark)
-                clause = _Clause(domain, text, value if isinstance(value, Quantity) else result, result, has_task)
-                if evaluator.used_given or ((has_task or not is_last) and not (must_refer or given)):
-                    return clause
-                if has_task and not must_refer:
-                    found = found or clause
-        if found:
-            return found
-        raise reason
-
-
-def _set_aside(text: str) -> tuple[str, str]:
-    """A request with a mark in place of the text that it gives in quotes, after a colon or on the lines below."""
-    if len(text) <= _LONGEST and "\n" not in text:
-        return text, ""
-    longest = max(_QUOTED.finditer(text), key=lambda quoted: len(quoted[0]), default=None)
-    if longest and len(text) - len(longest[0]) <= _LONGEST:
-        return f'{text[: longest.start()]}"{ASIDE}"{text[longest.end() :]}', longest[0][1:-1]
-    end = r"[?.]?\s*\n|:" if len(text) <= _LONGEST else r"[?.]?\s*\n|:|[?.]\s"
-    if below := re.fullmatch(rf"([^\n:]{{1,{_LONGEST}}}?)(?:{end})\s*(\S(?s:.*))", text):
-        return f"{below[1]}: {ASIDE}", below[2]
-    return text, ""
+    def weekday_later(self, duration: relativedelta, day: Token) -> str:
+        if duration.years or duration.months:
+            raise WorkerError("the number of days is not known")
+        return self.language.name("WEEKDAY", (self.language.value(day) + duration.days) % 7)

@@ -1,0 +1,436 @@
+"""Tools that write functions: from examples, from arithmetic in words, and from words that describe a known function.
+
+`functions.yaml` has the expressions that are searched, the wordings of arithmetic and the catalogue of functions. The
+search reads the examples and never the words, so it is quick, nearly free, and wrong where one example fits many.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import operator
+import re
+import string
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from types import CodeType
+from typing import Any
+
+import yaml
+
+from orchestai.tasks.visible_examples import Example
+from orchestai.text.syntax import parse_literal, parse_python
+from orchestai.workers.base import Request, Signature, WorkerError
+from orchestai.workers.prompting.prompts import without_example
+
+_MODULES = (
+    *("calendar", "collections", "datetime", "itertools", "math"),
+    *("operator", "re", "statistics", "string", "textwrap"),
+)
+"""Modules that the expressions use."""
+_LARGEST = 10_000
+"""Larger numbers and longer values are not searched: powers and repetitions of them would take too long."""
+_MOST_CONSTANTS = 12
+_LARGEST_EXPONENT = 1000
+
+Case = tuple[tuple[Any, ...], Any]
+
+
+@lru_cache
+def _data() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.load(
+        (files(__package__) / "functions.yaml").read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    )
+    return found
+
+
+# From examples
+
+
+def search(request: Request) -> str:
+    """Source of the first library function that reproduces the examples; raises `WorkerError` where none does."""
+    if request.signature is None or not request.examples:
+        raise WorkerError("the search needs a function to write and a visible example")
+    arity = len(request.signature.parameters)
+    cases = [_case(example) for example in request.examples]
+    if any(len(args) != arity for args, _ in cases):
+        raise WorkerError(f"the examples do not have the function's {arity} arguments")
+    if any(not _small(value) for args, result in cases for value in (*args, result)):
+        raise WorkerError("the examples are too large to search")
+    if (expression := _search(arity, request.examples)) is None:
+        raise WorkerError("no expression of the library reproduces the examples")
+    return write(request.signature, [expression])
+
+
+@lru_cache(maxsize=4096)
+def _search(arity: int, examples: tuple[Example, ...]) -> str | None:
+    """The first expression that reproduces all examples."""
+    cases = [_case(example) for example in examples]
+    return next((e for e in _candidates(arity, cases) if all(_reproduces(e, *case) for case in cases)), None)
+
+
+def _case(example: Example) -> Case:
+    return tuple(parse_literal(arg) for arg in example.args), parse_literal(example.result)
+
+
+def _candidates(arity: int, cases: Sequence[Case]) -> Iterator[str]:
+    table = {name: re.split(r";\s+", text.strip()) for name, text in _data()["search"].items()}
+    if arity in (1, 2):
+        yield from table["one" if arity == 1 else "two"]
+    constants = _constants(cases)
+    for template in table["with_constant"]:
+        if _names(template) & {"x", "a", "b"} == ({"x"} if arity == 1 else {"a", "b"}):
+            yield from (_substitute(template, c=constant) for constant in constants)
+    if arity == 1:
+        texts = [constant for constant in constants if isinstance(constant, str) and len(constant) == 1]
+        yield from (_substitute("x.replace(c, d)", c=c, d=d) for c in texts for d in texts if c != d)
+
+
+def _constants(cases: Sequence[Case]) -> list[Any]:
+    """Numbers and strings that the first example suggests, the likeliest first."""
+    args, result = cases[0]
+    found: list[Any] = []
+    if isinstance(result, int) and all(isinstance(arg, int) for arg in args):
+        found += [result - args[0], result + args[0], *([result // args[0]] if args[0] else [])]
+    for value in (*args, result):
+        if isinstance(value, str):
+            found += re.findall(r"[^\w\s]|[ _]", value)
+    if isinstance(result, str) and isinstance(args[0], str) and args[0] and args[0] in result:
+        found += [part for part in result.split(args[0], 1) if part]
+    if isinstance(result, (list, dict)) and isinstance(args[0], (list, dict)) and result and args[0]:
+        first, last = (next(iter(v.values() if isinstance(v, dict) else v)) for v in (args[0], result))
+        if isinstance(first, int) and isinstance(last, int):
+            found += [last - first, *([last // first] if first else [])]
+    distinct = list(dict.fromkeys((type(value), value) for value in found if value != ""))
+    numbers = [(int, n) for n in range(2, 11)]
+    return [value for _, value in dict.fromkeys([*distinct[:_MOST_CONSTANTS], *numbers])]
+
+
+def _reproduces(expression: str, args: tuple[Any, ...], result: Any) -> bool:
+    names = ("x",) if len(args) == 1 else ("a", "b")
+    try:
+        value = eval(_compiled(expression), {**_modules(), **dict(zip(names, map(_copy, args), strict=True))})
+    except Exception:  # an expression for other types
+        return False
+    return _same(value, result)
+
+
+@lru_cache(maxsize=20_000)
+def _compiled(expression: str) -> CodeType:
+    return compile(expression, "<search>", "eval")
+
+
+@lru_cache(maxsize=1)
+def _modules() -> dict[str, Any]:
+    return {name: importlib.import_module(name) for name in _MODULES}
+
+
+def write(signature: Signature, bodies: Sequence[str]) -> str:
+    """Source of a function whose bodies, expressions or statements of ours, are carried out one after the other.
+
+    Raises:
+        WorkerError: it cannot be written with these parameters.
+    """
+    first = signature.parameters[0]
+    lines: list[str] = []
+    for body in bodies:
+        names = (
+            dict(zip(("a", "b"), signature.parameters, strict=True)) if len(signature.parameters) == 2 else {"x": first}
+        )
+        tree = _renamed(body, names if not lines else {"x": first})
+        last = tree.body[-1]
+        if isinstance(last, ast.Expr) and body is not bodies[-1]:
+            tree.body[-1] = ast.Assign([ast.Name(first)], last.value, lineno=0)
+        elif isinstance(last, ast.Expr):
+            tree.body[-1] = ast.Return(last.value)
+        elif body is not bodies[-1]:
+            raise WorkerError("what comes after a loop is not written here")
+        lines += ast.unparse(tree).splitlines()
+    imports = [f"import {module}" for module in _MODULES if module in _names("\n".join(lines))]
+    return "\n".join([*imports, f"def {signature}:", *(f"    {line}" for line in lines), ""])
+
+
+def reproduces(source: str, signature: Signature, examples: Sequence[Example]) -> bool:
+    """Whether a function of ours gives the results of examples that are not too large to try."""
+    found: dict[str, Any] = {}
+    exec(source, found)
+    try:
+        return all(
+            _small(args) and _same(found[signature.name](*map(_copy, args)), result)
+            for args, result in map(_case, examples)
+        )
+    except Exception:  # a function of other types
+        return False
+
+
+@lru_cache(maxsize=20_000, typed=True)
+def _substitute(template: str, **constants: Any) -> str:
+    """The template with its constants filled in."""
+    tree = parse_python(template, "eval")
+
+    class Fill(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.AST:
+            return ast.Constant(constants[node.id]) if node.id in constants else node
+
+    return ast.unparse(Fill().visit(tree))
+
+
+def _renamed(body: str, parameters: dict[str, str]) -> ast.Module:
+    """The body with these names for its arguments; of its own names, those that are taken get an underscore."""
+    tree = parse_python(body)
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    own = {node.id for node in names if isinstance(node.ctx, ast.Store)} - set(parameters)
+    builtin = {node.id for node in names} - own - set(parameters)
+    if not all(name.isidentifier() for name in parameters.values()) or builtin.intersection(parameters.values()):
+        raise WorkerError("the function's parameters have names that it needs for something else")
+    for node in names:
+        taken = node.id in own and node.id in parameters.values()
+        node.id = f"{node.id}_" if taken else parameters.get(node.id, node.id)
+    return tree
+
+
+@lru_cache(maxsize=20_000)
+def _names(source: str) -> frozenset[str]:
+    return frozenset(node.id for node in ast.walk(parse_python(source)) if isinstance(node, ast.Name))
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal, and of equal types throughout (`True` is not 1)."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    return bool(one == other)
+
+
+def _copy(value: Any) -> Any:
+    return value.copy() if isinstance(value, (list, dict, set)) else value
+
+
+def _small(value: Any) -> bool:
+    if isinstance(value, (int, float)):
+        return abs(value) <= _LARGEST
+    if isinstance(value, str):
+        return len(value) <= _LARGEST
+    if isinstance(value, dict):
+        return len(value) <= _LARGEST and all(map(_small, (*value, *value.values())))
+    return len(value) <= _LARGEST and all(map(_small, value)) if isinstance(value, (list, tuple, set)) else True
+
+
+# From arithmetic in words: nothing but arithmetic, on one number (`multiply it by 3 and add 1`) or on two
+
+_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_NUMBERS = {word: str(i) for i, word in enumerate(_WORDS)} | {"twenty": "20", "hundred": "100", "thousand": "1000"}
+_FILLER = re.compile(
+    r"(?:[\s,;.:]|\b(?:and|then|finally|next|the result|take|compute|find|calculate|return|give|get|choose|pick)\b)*"
+)
+
+
+def formula(words: str, signature: Signature) -> str:
+    """Python expression in the signature's parameters that the words describe, every word accounted for."""
+    if (arity := len(signature.parameters)) not in (1, 2):
+        raise WorkerError("the calculator takes one number or two")
+    value, names = signature.parameters[0], dict(zip("ab", signature.parameters, strict=False))
+    text = re.sub(r"\s+", " ", without_example(words).lower()).strip(" .")
+    text = re.sub(r"[a-z]+", lambda match: _NUMBERS.get(match[0], match[0]), text)
+    place, steps = _FILLER.match(text).end(), 0  # type: ignore[union-attr]
+    while place < len(text):
+        rules = _wordings("two" if arity == 2 and not steps else "one")
+        matches = [(match, template) for wording, template in rules if (match := wording.match(text, place))]
+        if not matches:
+            raise WorkerError(f"the calculator does not understand {text[place : place + 40]!r}")
+        match, template = max(matches, key=lambda pair: pair[0].end())
+        number = next((group for group in match.groups() if group), "")
+        value = template.format(x=f"({value})" if steps else value, n=number, **names)
+        place, steps = _FILLER.match(text, match.end()).end(), steps + 1  # type: ignore[union-attr]
+    if not steps:
+        raise WorkerError("the calculator sees no arithmetic in the words")
+    return value
+
+
+@lru_cache
+def _wordings(arity: str) -> list[tuple[re.Pattern[str], str]]:
+    parts = _data()["arithmetic"]["parts"]
+    return [
+        (re.compile(rf"(?:{re.sub('|'.join(parts), lambda part: parts[part[0]], words)})\b"), template)
+        for words, template in _data()["arithmetic"][arity]
+    ]
+
+
+_OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
+
+
+def calculate(expression: str) -> float:
+    """Value of an arithmetic expression, an `int` where it is one.
+
+    Raises:
+        ValueError: it is something else, or a power in it is too large.
+        ArithmeticError: it has no value.
+    """
+    try:
+        return _value(parse_python(expression.strip(), "eval").body)
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(f"not arithmetic: {expression[:80]!r}") from error
+
+
+def _value(node: ast.AST) -> float:
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and type(node.op) in _OPERATORS:
+        return _OPERATORS[type(node.op)](_value(node.operand))
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        left, right = _value(node.left), _value(node.right)
+        if isinstance(node.op, ast.Pow) and (abs(right) > _LARGEST_EXPONENT or abs(left) > 10**6):
+            raise ValueError("the power is too large")
+        return _OPERATORS[type(node.op)](left, right)
+    raise ValueError("not arithmetic")
+
+
+# From words that describe a function of the catalogue. What agrees with an example by chance is worse than nothing, so
+# every word has to be the function's. Where they say nothing, examples have to hold more than chance gives.
+
+_SHOWN = re.compile(
+    r"```.*?```|`[^`]*`|\bdef\s+\w+\s*\([^)]*\)|\b(?:called|named|namens|genannt)\s+\w+|"
+    r"\b\w+\((?:[^()]|\([^()]*\))*\)\s*(?:(?:==?|->|→|=>|(?:returns?|gives?|is|ergibt|gibt|liefert|ist)\b)[^\n]*)?|"
+    r"(?:\[[^\[\]]*\]|'[^'\n]*'|\"[^\"\n]*\"|-?\d+(?:\.\d+)?)\s*(?:->|→|=>)\s*[^\s,;]+(?:, [^\s,;]+)*|"
+    r"(?:(?<=function )|(?<=funktion ))(?:[a-z]|[a-z]*[_\d]\w*|(?-i:[a-z]+[A-Z])\w*)(?!\w)|"
+    r"\b(?:for example|e\. ?g\.|for instance|such as|like|zum beispiel|z\. ?b\.|(?:beispiel|example)s?:)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What a request shows beside its words: code, names and examples."""
+_ONE_NUMBER = re.compile(r"\b(an?|the|this|given|one) number\b(?! of)", re.IGNORECASE)
+"""A number, where "number" does not ask how many there are."""
+_SYMBOLS = frozenset(string.ascii_lowercase) - {"a", "n"}
+"""Parameters that are no words of a description."""
+_CLAUSE = re.compile(r",?\s+(?:(?:and|und)\s+)?(?:then|dann|anschließend|and|und)\s+", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]+|\d+(?:\.\d+)?")
+_LONGEST, _LONGEST_ENDING, _EXACT = 300, 7, 2
+"""Characters of a request, letters of an ending, and letters of a word that stands for itself alone."""
+_MANY_BITS, _FEWER_BITS = 16, 8
+"""What examples hold that hardly one of two hundred expressions gives by chance; of three or more, fewer each."""
+
+Alternatives = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A function of the catalogue.
+
+    Attributes:
+        kind: what it takes.
+        words: that describe it: for each its alternative beginnings.
+        optional: of those that may be missing.
+        ordered: whether the words come in this order.
+        body: an expression or statements of `x`, or `a` and `b`; `c` is a number among the words.
+    """
+
+    kind: str
+    words: tuple[Alternatives, ...]
+    optional: tuple[Alternatives, ...]
+    ordered: bool
+    body: str
+
+
+def describe(request: Request) -> str:
+    """Source of the function.
+
+    Raises:
+        WorkerError: a text is wanted, or neither words nor examples are evidence for a function.
+    """
+    signature = request.signature
+    if signature is None:
+        raise WorkerError("it writes functions alone")
+    described = _ONE_NUMBER.sub(r"\1 integer", _SHOWN.sub(" ", request.instruction))
+    for symbol in {*signature.parameters} & _SYMBOLS:
+        described = re.sub(rf"\b{symbol}\b", " ", described)
+    named = signature.name.replace("_", " ")
+    for words in (described, "" if set(_WORD.findall(described.lower())) - _words("left_out") else named):
+        for clauses in ([words], _CLAUSE.split(words)) if len(words) <= _LONGEST else ():
+            bodies = [_bodies(clause, len(signature.parameters) if i == 0 else 1) for i, clause in enumerate(clauses)]
+            if not all(bodies):
+                continue
+            for first in bodies[0]:
+                source = write(signature, [first, *(others[0] for others in bodies[1:])])
+                if reproduces(source, signature, request.examples):
+                    return source
+    shown = len({example.args for example in request.examples})
+    if shown > 1 and _bits(request.examples) >= (_MANY_BITS if shown == 2 else _FEWER_BITS):
+        return search(request)
+    raise WorkerError("its words describe no function that is known here, and it shows too few examples to find one by")
+
+
+def _bodies(words: str, arity: int) -> list[str]:
+    """Of the functions of so many arguments that the words describe, those that account for the most of them."""
+    found = []
+    for known in _catalogue():
+        if arity == (2 if known.kind == "pair" else 1) and (body := _described(known, _WORD.findall(words.lower()))):
+            found.append((len(known.words), body))
+    most = max((count for count, _ in found), default=0)
+    return [body for count, body in found if count == most]
+
+
+def _described(known: _Known, words: list[str]) -> str | None:
+    """The body of a function if these words describe it, each of them accounted for."""
+    left, places, body = dict(enumerate(words)), [], known.body
+    for alternatives in (*known.words, *known.optional):
+        place = next((i for i, word in left.items() if _begins(word, alternatives)), None)
+        if place is None and alternatives in known.words:
+            return None
+        if place is not None:
+            word = left.pop(place)
+            places += [place] if alternatives in known.words else []
+            body = re.sub(r"\bc\b", word, body) if alternatives == ("N",) else body
+    nouns = _words("nouns", known.kind)
+    if known.kind == "list" and nouns.intersection(left.values()):
+        nouns |= _words("nouns", "of_list")
+    said_again = {word for word in left.values() for names in known.words if names != ("N",) and _begins(word, names)}
+    unknown = set(left.values()) - nouns - _words("left_out") - said_again
+    return None if unknown or (known.ordered and places != sorted(places)) else body
+
+
+def _begins(word: str, alternatives: Alternatives) -> bool:
+    if alternatives == ("N",):
+        return word[0].isdigit()
+    endings = {one: min(_LONGEST_ENDING, len(one)) if len(one) > _EXACT else 0 for one in alternatives}
+    return any(word.startswith(one) and len(word) - len(one) <= most for one, most in endings.items())
+
+
+def _bits(examples: tuple[Example, ...]) -> float:
+    """How much the results say, roughly: a sign three bits, a truth value one."""
+    results = {example.result for example in examples if example.result not in example.args}
+    return sum(1 if result in ("True", "False", "None") else 3 * len(re.findall(r"\w", result)) for result in results)
+
+
+@lru_cache
+def _words(section: str, name: str = "") -> frozenset[str]:
+    found = _data()[section]
+    return frozenset((found[name] if name else str(found)).split())
+
+
+@lru_cache
+def _catalogue() -> tuple[_Known, ...]:
+    found = []
+    for kind in ("text", "number", "list", "year", "pair"):
+        for description, body in _data()[kind].items():
+            words: list[Alternatives] = []
+            optional: list[Alternatives] = []
+            for token in description.replace(">", "").split():
+                names = token.removeprefix("?").split("/")
+                alternatives = "/".join(_data()["words"].get(name, name) for name in names).split("/")
+                (optional if token.startswith("?") else words).append(tuple(alternatives))
+            found.append(_Known(kind, tuple(words), tuple(optional), ">" in description, str(body)))
+    return tuple(found)
