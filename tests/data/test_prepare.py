@@ -180,7 +180,12 @@ def test_validation_is_a_share_of_tasks_that_stays_as_the_log_grows(
 
     few, many = splits(30), splits(40)
     assert few.items() <= many.items()
-    assert 0 < list(many.values()).count("validation") < 16
+    held_out = {name for name, split in many.items() if split == "validation"}
+    assert 0 < len(held_out) < 16
+    asked = [record(task, workers=("strong" if task.task_id in held_out else "cheap",)) for task in tasks[:40]]
+    prepare(write(tmp_path / "logs", asked), config, tmp_path / "data.json")
+    estimate = of_state(read_state(estimate_path(tmp_path / "data.json")), "data.json")
+    assert not estimate.asked[:, list(estimate.workers).index("strong")].any(), "a target's worth was seen before"
 
 
 def test_augmentations_are_new_true_and_only_of_training_tasks(
