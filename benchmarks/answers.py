@@ -2,8 +2,13 @@
 
     python -m benchmarks.answers DATA [--seeds 5] [--json docs/results/answers.json]
 
+Each table is measured by five folds, and on a fifth of its questions by their hash, with nothing learned from these.
+What was decided on each question is kept in `docs/results/answers/` where the data's license allows it, else in
+`--output`; `python -m benchmarks.verify` computes the figures from it.
+
 DATA holds `bfcl/calls.jsonl.gz` and `zeroeval/{gsm,math-l5}.jsonl.gz`, each beside a `prices.json` (US dollars per
-million tokens read and written), and `intercode/sql.jsonl.gz`. The functions here are also readers and a comparator for
+million tokens read and written), `intercode/sql.jsonl.gz`, `routerbench/routerbench.jsonl.gz` and
+`mbpp/sanitized-mbpp.json.gz`. The functions here are also readers and a comparator for
 `orchestai evaluate --table FILE --reader benchmarks.answers:bfcl --answers calls`.
 Tokens that a row does not say are estimated at 3.7 characters each.
 """
@@ -14,14 +19,22 @@ import argparse
 import ast
 import gzip
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from sklearn.metrics import roc_auc_score
+
+from orchestai.cli.options import judged_replies, read_table
+from orchestai.config import load_config
 from orchestai.data.tables.outcome_table import TableOutcome
 from orchestai.estimate.comparators import NONE, Answer
+from orchestai.evaluation.tables.answers import ROWS, AnswersEvaluation, evaluate_answers, see_answers
+from orchestai.planner.slots.encoders.sentences import query_features
 from orchestai.storage import artifacts
 
 _CHARACTERS = 3.7
@@ -145,10 +158,76 @@ RUNS: dict[str, tuple[str, str, float, int | None]] = {
     "gsm8k": ("zeroeval/gsm.jsonl.gz", "zeroeval", 0.25, None),
     "math": ("zeroeval/math-l5.jsonl.gz", "zeroeval", 1.5, None),
     "intercode-sql": ("intercode/sql.jsonl.gz", "intercode", 0.92, None),
+    "mbpp replies": ("routerbench/routerbench.jsonl.gz", "routerbench", 0.5, None),
     **{f"bfcl, {n} labels": ("bfcl/calls.jsonl.gz", "bfcl", 0.55, n) for n in (30, 100, 300)},
     "gsm8k at 1 USD": ("zeroeval/gsm.jsonl.gz", "zeroeval", 1.0, None),
 }
 """Name -> file, reader, US dollars per 1,000 queries and number of verdicts."""
+OPEN = ("gsm8k", "math", "intercode-sql")
+"""Runs whose decisions are kept with the code, as the data's license allows."""
+HELD_OUT = " held out"
+_PLACES = ("right", "usd", "worker", "probability")
+
+
+def run(data: Path, name: str, seeds: int, held_out: bool) -> AnswersEvaluation:
+    """Evaluate the ways of asking on one of `RUNS`, by folds or on the questions that are held out."""
+    file, reader, usd, labels = RUNS[name]
+    config = load_config(overrides=["tasks.suite=mbpp", f"tasks.path={data / 'mbpp/sanitized-mbpp.json.gz'}"])
+    table = read_table([data / file], reader if reader == "routerbench" else f"benchmarks.answers:{reader}", None)
+    if reader == "routerbench":
+        judged, _ = judged_replies(table, config, lambda _: None)
+        table, seen, regime = judged.table, judged.seen(), "answers whose first test is seen"
+    else:
+        seen, regime = see_answers(table, ANSWERS[reader]), "unchecked answers"
+    hashes = {own: sha256(text.encode()).hexdigest()[:16] for own, text in zip(table.ids, table.texts, strict=True)}
+    test = [own for own, text in hashes.items() if int(text, 16) % 5 == 0] if held_out else ()
+    features = query_features(table.texts, config.workers.models_dir)
+    found = evaluate_answers(
+        table, seen, features, usd, regime=regime, test=test, seeds=range(seeds), labels=labels, progress=print
+    )
+    return replace(found, source=name, ids=[hashes[own] for own in found.ids])
+
+
+def file_of(folder: Path, name: str) -> Path:
+    return folder / f"{name.replace(',', '').replace(' ', '-')}.jsonl.gz"
+
+
+def write_decisions(path: Path, found: AnswersEvaluation) -> None:
+    """A line per question: its hash and group, and by row what was decided, a number where all seeds agree."""
+    lines = [{"source": found.source, "title": found.title}]
+    for place, (question, group) in enumerate(zip(found.ids, found.groups.tolist(), strict=True)):
+        rows = {}
+        for row, own in found.decisions.items():
+            values = [[float(f"{one:.7g}") if one == one else None for one in part[:, place]] for part in own]
+            rows[row] = [part[0] if len(set(part)) == 1 else part for part in values]
+        lines.append({"question": question, "group": group, **rows})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as file:
+        file.write("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines).encode())
+
+
+def read_decisions(path: Path) -> AnswersEvaluation:
+    """What `write_decisions` wrote."""
+    with gzip.open(path, "rt") as file:
+        facts, *lines = (json.loads(line) for line in file)
+    seeds = max(len(part) if isinstance(part, list) else 1 for row in ROWS for line in lines for part in line[row])
+    decisions = {row: np.full((len(_PLACES), seeds, len(lines)), np.nan) for row in ROWS}
+    for place, line in enumerate(lines):
+        for row, own in decisions.items():
+            for kind, part in enumerate(line[row]):
+                own[kind, :, place] = np.array(part, dtype=float)
+    ids, groups = [line["question"] for line in lines], np.array([line["group"] for line in lines])
+    return AnswersEvaluation(facts["source"], facts["title"], decisions, ids, groups)
+
+
+def figures(found: AnswersEvaluation) -> dict[str, Any]:
+    """The report, without what needs more than decisions, and how well probabilities tell right answers from others."""
+    report = found.to_dict()
+    for row, own in report["answers"]["calibration"].items():
+        right, probability = (found.decisions[row][place].ravel() for place in (0, 3))
+        known = np.isfinite(probability)
+        own["auc"] = float(roc_auc_score(right[known], probability[known])) if known.any() else None
+    return report
 
 
 def main() -> None:
@@ -159,16 +238,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path("docs/results/answers.json"))
     args = parser.parse_args()
     merged: dict[str, Any] = {}
-    for name, (file, reader, usd, labels) in RUNS.items():
-        report = args.output / f"{name}.json"
-        if not report.exists():
-            command = [sys.executable, "-m", "orchestai.cli", "evaluate-table", "--table", str(args.data / file)]
-            command += ["--reader", f"benchmarks.answers:{reader}", "--answers", ANSWERS[reader]]
-            command += ["--usd_per_1000", str(usd), "--seeds", str(args.seeds), "--json", str(report)]
-            subprocess.run([*command, *(["--labels", str(labels)] if labels else [])], check=True)
-        found = json.loads(report.read_text())
-        del found["answers"]["chosen"]
-        merged[name] = {key: own for key, own in found.items() if key not in ("paths", "reader", "versions")}
+    for name, held_out in product(RUNS, (False, True)):
+        whole = name + HELD_OUT * held_out
+        decisions = file_of(args.json.with_suffix("") if name in OPEN else args.output, whole)
+        if not decisions.exists():
+            print(whole)
+            # without labels to draw, all seeds decide alike on one part
+            found = run(args.data, name, args.seeds if RUNS[name][3] or not held_out else 1, held_out)
+            write_decisions(decisions, found)
+        merged[whole] = figures(read_decisions(decisions))
     artifacts.write_json(args.json, merged)
 
 

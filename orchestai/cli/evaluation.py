@@ -320,7 +320,7 @@ def evaluate_table(
         if answers or run_replies:
             compare = partial(evaluate_answers, test=test, seeds=range(seeds), labels=labels, progress=progress)
             compared = compare(outcomes, seen, features, usd_per_1000, regime=regime)
-            printed, report, notes = compared.to_table(), compared.to_dict(), compared.notes
+            printed, report, notes = compared.to_table(), compared.to_dict(), compared.facts["notes"]
         else:
             rows = BASELINES | {OURS: estimate}
             evaluation = run_evaluation(outcomes, features, rows, seeds=range(seeds), test=test, progress=progress)

@@ -72,10 +72,7 @@ def mean_over_groups(groups: Sequence[Values], *, draws: int = 10_000, seed: int
 
 
 def paired_difference(ours: Values, theirs: Values, *, draws: int = 10_000, seed: int = 0) -> Interval:
-    """Mean of `ours - theirs` over the same tasks (both (n,)), with the bootstrap interval over tasks.
-
-    A task counts where both were judged.
-    """
+    """Mean of `ours - theirs`, both (n,), with the bootstrap interval over the tasks that both were judged on."""
     return bootstrap_mean(ours - theirs, draws=draws, seed=seed)
 
 

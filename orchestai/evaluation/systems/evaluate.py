@@ -370,16 +370,18 @@ async def evaluate(
     chosen_once = {*fixed, *([] if sampled is None else [sampled.row.name])}
     mixed = static_mix([row for row in rows if row.name in chosen_once], budget_usd)
     rows += [] if mixed is None else [mixed]
-    suite = tasks[0].suite
+    summaries = tuple(summarize(row, tasks[0].suite) for row in [*rows, oracle])
+    shown_rows = {one.name for one in headline(list(planners), summaries)}
     return Evaluation(
         planners=tuple(planners),
-        summaries=tuple(summarize(row, suite) for row in [*rows, oracle]),
+        summaries=summaries,
         differences=_differences(trained, [*rows, oracle]),
         oracle_shares={row.name: oracle_share(row, oracle) for row in trained},
         decompositions=decompositions(trained, tasks),
         facts=facts
         | {
-            "suite": suite,
+            "suite": tasks[0].suite,
+            "decisions": {row.name: row.to_dict() for row in [*rows, oracle] if row.name in shown_rows},
             "tasks_fingerprint": artifacts.fingerprint([task.model_dump(mode="json") for task in tasks]),
             "log_executions": len(known),
             "choices": choices,

@@ -55,6 +55,11 @@ class SystemRow:
         """(n,) array of a numeric field of `Result`."""
         return np.array([getattr(result, field) for result in self.results], dtype=np.float64)
 
+    def to_dict(self) -> dict[str, str]:
+        """Numbers of each task, in the order of the tasks."""
+        measured = ("success", "reward", "cost_usd", "latency_ms")
+        return {field: " ".join(f"{value:.7g}" for value in self.values(field)) for field in measured}
+
     @property
     def unscorable(self) -> int:
         return sum(bool(result.reason) for result in self.results)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values
 from orchestai.errors import UserError
 from orchestai.estimate.answers import (
     Choice,
+    Judged,
     SeenAnswers,
     UntilFit,
     UntilTwoAgree,
@@ -29,7 +31,7 @@ from orchestai.estimate.answers import (
 from orchestai.estimate.calibration import expected_calibration_error
 from orchestai.estimate.comparators import COMPARATORS, Comparator
 from orchestai.estimate.success import group_folds
-from orchestai.evaluation.statistics import Interval, number
+from orchestai.evaluation.statistics import Interval
 from orchestai.evaluation.tables.baselines import BASELINES
 from orchestai.evaluation.tables.estimates import OURS, Features, Fold
 from orchestai.evaluation.tables.evaluate import TableSplit, refuse_taken_names, sweep, usable
@@ -43,23 +45,32 @@ _DRAWS, _BINS = 10_000, 10
 
 @dataclass(frozen=True, eq=False)
 class AnswersEvaluation:
-    """What each row scored and cost on each query that was tested, as means over the seeds.
+    """What each row did on each query that was tested.
 
     Attributes:
-        success, cost_usd: by row, (queries,).
-        weights: (queries, 1 + draws) how often each counts: once, and as often as its near-duplicates were drawn.
-        chosen: row -> what it was in each split.
-        calibration: row -> ten-bin error of the probabilities, and that of exact ones on as many queries.
+        decisions: by row, (4, seeds, queries) success, US dollars, whose answer was given and how probably it is right.
+        ids, groups: (queries,) names, and numbers of groups of near-duplicates.
     """
 
-    table: OutcomeTable
+    source: str
     title: str
-    success: dict[str, Values]
-    cost_usd: dict[str, Values]
-    weights: Values
-    chosen: dict[str, list[str]]
-    calibration: dict[str, tuple[float, float]]
-    notes: list[str]
+    decisions: dict[str, Values]
+    ids: Sequence[str]
+    groups: Rows
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def means(self) -> dict[str, Values]:
+        """By row, (2, queries) success and US dollars as means over the seeds."""
+        return {row: own[:2].mean(axis=1) for row, own in self.decisions.items()}
+
+    @cached_property
+    def weights(self) -> Values:
+        """(queries, 1 + draws) how often each counts: once, and as often as its near-duplicates were drawn."""
+        _, own = np.unique(self.groups, return_inverse=True)
+        count = int(own.max()) + 1
+        drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), size=_DRAWS)
+        return np.vstack([np.ones(len(own)), drawn[:, own]]).T
 
     def interval(self, values: Values) -> Interval:
         """The mean with its 95 % bootstrap interval."""
@@ -69,35 +80,30 @@ class AnswersEvaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """`{source: {row: {success: {mean, low, high, n}, usd_per_1000: ...}}}`, paired differences, and facts."""
-        measured = ("success", self.success, 1), ("usd_per_1000", self.cost_usd, 1000)
         figures = {
-            row: {name: self.interval(scale * own[row]).to_dict() for name, own, scale in measured} for row in ROWS
+            row: {"success": self.interval(own).to_dict(), "usd_per_1000": self.interval(1000 * cost).to_dict()}
+            for row, (own, cost) in self.means.items()
         }
         facts = {
             "title": self.title,
             "differences": {
-                f"{row} - {other}": self.interval(self.success[row] - self.success[other]).to_dict()
+                f"{row} - {other}": self.interval(self.means[row][0] - self.means[other][0]).to_dict()
                 for row in (JUDGE, OURS)
                 for other in FIXED_ROWS
             },
-            "calibration": {
-                row: {"ece": number(one), "by_chance": number(exact)} for row, (one, exact) in self.calibration.items()
-            },
-            "chosen": self.chosen,
-            "notes": self.notes,
-            "digest": self.table.digest,
+            "calibration": {row: _calibration(*self.decisions[row][[3, 0]]) for row in (JUDGE, OURS)},
         }
-        return {self.table.source: figures, "answers": facts}
+        return {self.source: figures, "answers": facts | self.facts}
 
     def to_table(self) -> Table:
         """A row each, with the paired difference of ours to it."""
         printed = Table(title=escape(self.title))
         for column in ("", "success", "USD per 1,000", f"{OURS} - row"):
             printed.add_column(column, justify="right" if column else "left", no_wrap=True)
-        for row, own in self.success.items():
-            gap = self.interval(self.success[OURS] - own)
+        for row, (own, cost) in self.means.items():
+            gap = self.interval(self.means[OURS][0] - own)
             difference = "" if row == OURS else f"{gap.mean:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]"
-            printed.add_row(row, f"{own.mean():.3f}", f"{1000 * self.cost_usd[row].mean():.3f}", difference)
+            printed.add_row(row, f"{own.mean():.3f}", f"{1000 * cost.mean():.3f}", difference)
         return printed
 
 
@@ -139,30 +145,24 @@ def evaluate_answers(
     progress("finding near-duplicate queries")
     groups = near_duplicate_groups(table.texts, types=table.task_types)
     tested = np.isin(table.ids, list(test)) if test else np.ones(len(table), dtype=bool)
-    totals = {row: np.zeros((2, len(table))) for row in ROWS}
+    decisions = {row: np.full((4, len(seeds), len(table)), np.nan) for row in ROWS}
     chosen: dict[str, list[str]] = {}
-    forecasts: dict[str, list[tuple[Values, Values]]] = {}
-    for seed in seeds:
+    for place, seed in enumerate(seeds):
         for split in _splits(groups, tested if test else None, seed):
             progress(f"seed {seed}: {len(chosen.get(OURS, ())) + 1}")
-            rng = np.random.default_rng(seed)
-            train = split.train if labels is None else rng.permutation(split.train)[:labels]
-            budget = usd_per_1000 and usd_per_1000 / 1000
+            train = split.train if labels is None else np.random.default_rng(seed).permutation(split.train)[:labels]
             fold = Fold(table, train, features, groups, seed)
-            for row, way, rows in _rows(fold, answers, verdicts, split, budget):
-                totals[row][:, split.test] += rows
+            for row, way, rows in _rows(fold, answers, verdicts, split, usd_per_1000 and usd_per_1000 / 1000):
+                decisions[row][: len(rows), place, split.test] = rows
                 if way is not None:
-                    chosen.setdefault(row, []).append(_named(way, table.workers))
-                    probability = way.decide(answers.take(split.test)).probability
-                    forecasts.setdefault(row, []).append((probability, rows[0]))
-    calibration = {row: _calibration(forecasts[row], int(tested.sum())) for row in (JUDGE, OURS)}
-    count = int(groups.max()) + 1
-    drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), size=_DRAWS)[:, groups[tested]]
-    weights = np.vstack([np.ones(drawn.shape[1]), drawn[drawn.any(axis=1)]]).T
+                    names = " > ".join(table.workers[worker] for worker in way.order)
+                    threshold = f", from {way.threshold}" if isinstance(way, Judged) else ""
+                    chosen.setdefault(row, []).append(f"{type(way).__name__}: {names}{threshold}")
     how = f"{int(tested.sum())} queries apart" if test else f"{len(table)} queries, five folds, {len(seeds)} seeds"
     title = f"{table.source}: {regime}, {how}" + (f", {labels} labels" if labels else "")
-    success, cost = [{row: own[place, tested] / len(seeds) for row, own in totals.items()} for place in (0, 1)]
-    return AnswersEvaluation(table, title, success, cost, weights, chosen, calibration, notes)
+    decisions, ids = {row: own[:, :, tested] for row, own in decisions.items()}, np.array(table.ids)[tested].tolist()
+    facts = {"chosen": chosen, "notes": notes, "digest": table.digest}
+    return AnswersEvaluation(table.source, title, decisions, ids, groups[tested], facts)
 
 
 def see_answers(table: OutcomeTable, name: str) -> SeenAnswers:
@@ -193,7 +193,7 @@ def _splits(groups: Rows, test: Any, seed: int) -> Iterator[TableSplit]:
 def _rows(
     fold: Fold, answers: SeenAnswers, verdicts: Verdicts, split: TableSplit, budget: float | None
 ) -> Iterator[tuple[str, Way | None, Values]]:
-    """Each row with its way, where it has one, and success and cost on the test part, (2, queries)."""
+    """Each row with its way, where it has one, and the first two or all of its decisions on the test part."""
     table, known, learned = fold.table, answers.take(fold.train), verdicts.take(fold.train)
     alone = (UntilFit(np.array([worker])) for worker in range(len(table.workers)))
     singles = list(tried(alone, known, learned))
@@ -208,7 +208,8 @@ def _rows(
     choices = best, within, agree, rule, judged or rule, guarded(judged, rule)
     asked, truth = answers.take(split.test), verdicts.take(split.test)
     for row, choice in zip((*FIXED_ROWS[:4], JUDGE, OURS), choices, strict=True):
-        yield row, choice.way, np.stack(choice.way.decide(asked).outcome(truth))
+        decided = choice.way.decide(asked)
+        yield row, choice.way, np.stack([*decided.outcome(truth), decided.worker, decided.probability])
     yield FIXED_ROWS[4], None, _mix([*singles, rule, agree], float((judged or rule).cost_usd.mean()), asked, truth)
     estimates = BASELINES["knn"](fold)
     seen = sweep(table, fold.train, estimates)
@@ -234,19 +235,13 @@ def _mix(choices: Sequence[Choice], usd: float, answers: SeenAnswers, verdicts: 
     return np.asarray((1 - share) * first + share * second)
 
 
-def _named(way: Any, workers: Sequence[str]) -> str:
-    names = " > ".join(workers[worker] for worker in way.order)
-    return f"{type(way).__name__}: {names}" + (f", from {way.threshold}" if hasattr(way, "threshold") else "")
-
-
-def _calibration(forecasts: Sequence[tuple[Values, Values]], size: int) -> tuple[float, float]:
-    """The ten-bin error of probabilities, and what exact ones would have on as many queries as there are."""
-    probability, success = (np.concatenate(part) for part in zip(*forecasts, strict=True))
+def _calibration(probability: Values, success: Values) -> dict[str, float | None]:
+    """The ten-bin error of (seeds, queries) probabilities, and what exact ones would have on as many queries."""
     known = probability[np.isfinite(probability)]
     if not known.size:
-        return float("nan"), float("nan")
+        return {"ece": None, "by_chance": None}
     rng = np.random.default_rng(0)
-    drawn = rng.choice(known, (200, size))
+    drawn = rng.choice(known, (200, probability.shape[1]))
     right = (rng.random(drawn.shape) < drawn).astype(float)
     exact = [expected_calibration_error(*one, _BINS) for one in zip(drawn, right, strict=True)]
-    return expected_calibration_error(probability, success, _BINS), float(np.mean(exact))
+    return {"ece": expected_calibration_error(probability, success, _BINS), "by_chance": float(np.mean(exact))}

@@ -257,7 +257,7 @@ class Language:
         def parse(text: str, start: str) -> Tree[Token] | None:
             try:
                 return parser.parse(text, start)
-            except LarkError:
+            except (LarkError, RuntimeError):  # the latter is a bug of lark's Earley parser on ambiguous texts
                 return None
 
         self.parse = parse
