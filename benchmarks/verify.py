@@ -15,6 +15,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ def differing(cell: str, values: Sequence[float]) -> str:
     return ""
 
 
+@cache
 def answers_of(name: str, data: Path | None) -> dict[str, Any] | None:
     """The report of a run of `benchmarks.answers`; None where its decisions are not at hand."""
     run_name = name.removesuffix(HELD_OUT)
