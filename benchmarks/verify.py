@@ -102,10 +102,10 @@ def expected_demo(own: dict[str, str]) -> list[list[float]]:
     return [[100 * success.mean], [100 * success.low, 100 * success.high], [reward], [cost], [latency]]
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
-    data, wrong, skipped, right = parser.parse_args().data, 0, 0, 0
+    data, wrong, skipped, right = parser.parse_args(arguments).data, 0, 0, 0
 
     def compare(label: str, cells: Sequence[str], values: Sequence[Sequence[float]]) -> None:
         nonlocal wrong, right

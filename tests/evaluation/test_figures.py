@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks import verify
 from orchestai.data.step_attempts import infer_right
 from orchestai.evaluation.statistics import bootstrap_mean, mean_over_groups, paired_difference, proportion
 from orchestai.evaluation.systems.baselines import LookupAssignment, NearestAssignment, PriorAssignment, Trial
@@ -276,3 +277,8 @@ def test_apgr_of_a_three_point_curve():
     assert apgr(calls, score) == pytest.approx(1.25)
     assert cpt(calls, score, 0.5) == pytest.approx(0.125)
     assert cpt(calls, score, 1) == pytest.approx(0.25)
+
+
+@pytest.mark.slow
+def test_published_figures_are_those_of_the_decisions_that_are_kept():
+    assert verify.main([]) == 0
