@@ -80,15 +80,14 @@ class CircuitBreaker:
             raise OutOfOrderError(name, self.seconds_left)
         self._is_tried = self._failures >= self._most
 
-    def failed(self) -> None:
-        self._failures += 1
-        self._is_tried = False
-        if self._failures >= self._most:
-            self._opened_at = self._clock()
-
     def left(self) -> None:
         """Nobody knows what would have become of the request."""
         self._is_tried = False
+
+    def failed(self) -> None:
+        self._failures, self._is_tried = self._failures + 1, False
+        if self._failures >= self._most:
+            self._opened_at = self._clock()
 
     def heard(self, error: BaseException | None) -> None:
         """A request ended so."""

@@ -157,7 +157,7 @@ class Cached:
         task = self._in_flight.get(key)
         if task is None:
             task = self._in_flight[key] = asyncio.ensure_future(ask())
-            task.add_done_callback(lambda done: self._landed(key, done))
+            task.add_done_callback(lambda done: self._leave(key, done))
         self._waiting[key] += 1
         try:
             return await asyncio.shield(task)
@@ -181,15 +181,12 @@ class Cached:
         if self._cache is not None:
             self._cache.close()
 
-    def _landed(self, key: str, task: asyncio.Task[TextCompletion]) -> None:
-        self._leave(key, task)
-        if not task.cancelled():
-            task.exception()  # taken note of: those who asked may all have left, and asyncio would print a traceback
-
     def _leave(self, key: str, task: asyncio.Task[TextCompletion]) -> None:
         """Let the next request for `key` begin anew."""
         if self._in_flight.get(key) is task:
             del self._in_flight[key]
+        if task.done() and not task.cancelled():
+            task.exception()  # taken note of: those who asked may all have left, and asyncio would print a traceback
 
     async def _ask(
         self, key: str, prompt: Prompt, params: SamplingParams, sample: int, hear: Hear | None

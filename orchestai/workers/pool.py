@@ -76,8 +76,18 @@ class WorkerPool:
         file = RecordingFile(record) if record else None
         asked = {*(worker.model for worker in config.pool.values()), config.planner_model, *bare}
         folder = config.cache_dir / "generations" if config.cache_dir else None
+
+        def opened(name: str, model: ModelConfig) -> Generator:
+            if model.kind == "openai_api":
+                from orchestai.workers.openai_api import OpenAIGenerator
+
+                return OpenAIGenerator(model)
+            from orchestai.workers.huggingface import HuggingFaceGenerator
+
+            return HuggingFaceGenerator(model, config.cache_dir or CACHE_DIR, f"workers.models.{name}")
+
         generators = {
-            name: Cached(_model(name, model, config.cache_dir), folder, recorded, file, may_run=may_run)
+            name: Cached(opened(name, model), folder, recorded, file, may_run=may_run)
             for name, model in config.models.items()
             if name in asked
         }
@@ -136,27 +146,22 @@ class WorkerPool:
         return [name for name, breaker in self.breakers.items() if breaker.is_open]
 
     async def _answered(self, name: str, ask: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
-        if (breaker := self.breakers.get(name)) is None:
-            return await self._paid(name, ask)
-        breaker.enter(name)
-        ended: BaseException | None = None
-        try:
-            return await self._paid(name, ask)
-        except BaseException as error:
-            ended = error
-            raise
-        finally:
-            breaker.heard(ended)
-
-    async def _paid(self, name: str, ask: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+        breaker, ended = self.breakers.get(name), None
+        if breaker is not None:
+            breaker.enter(name)
         try:
             async with self._admission[name]:
                 answer = await heeding_cancellation(ask())
-        except WorkerError as error:
-            self.usage[name] = self.usage[name].plus(error.usage)
+            self.usage[name] = self.usage[name].plus(answer.usage)
+            return answer
+        except BaseException as error:
+            ended = error
+            if isinstance(error, WorkerError):
+                self.usage[name] = self.usage[name].plus(error.usage)
             raise
-        self.usage[name] = self.usage[name].plus(answer.usage)
-        return answer
+        finally:
+            if breaker is not None:
+                breaker.heard(ended)
 
     def worst_case(self, name: str, request: Request) -> WorstCase:
         """What one worker may cost at most for this request."""
@@ -170,16 +175,6 @@ class WorkerPool:
     ) -> None:
         for resource in self._resources:
             await resource.close()
-
-
-def _model(name: str, config: ModelConfig, cache_dir: Path | None) -> Generator:
-    if config.kind == "openai_api":
-        from orchestai.workers.openai_api import OpenAIGenerator
-
-        return OpenAIGenerator(config)
-    from orchestai.workers.huggingface import HuggingFaceGenerator
-
-    return HuggingFaceGenerator(config, cache_dir or CACHE_DIR, f"workers.models.{name}")
 
 
 def worker_cards(config: WorkersConfig) -> list[WorkerCard]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from orchestai.config import WorkerConfig, WorkersConfig
 from orchestai.errors import InfrastructureError, UserError
@@ -57,8 +58,7 @@ class BuildContext:
     recorded: dict[Path, RecordedReplies] = field(default_factory=dict)
 
 
-class Builder(Protocol):
-    def __call__(self, card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker: ...
+Builder: TypeAlias = Callable[[WorkerCard, WorkerConfig, BuildContext], Worker]
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,22 @@ def function_tool(function: Callable[..., Any], name: str, options: Mapping[str,
     Raises:
         UserError: it has a parameter that no request can fill, or lacks one that `options` names.
     """
-    wanted = _wanted(function, name, options)
+    try:
+        signature = inspect.signature(function)
+        signature.bind_partial(**options)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{name}: {error}") from None
+    open_ones = [p for p in signature.parameters.values() if p.name not in options and p.kind not in _STARRED]
+    known = {p.name: p.name for p in open_ones if p.name in (*_FIELDS, "request", "text")}
+    required = [p.name for p in open_ones if p.name not in known and p.default is p.empty]
+    if required and (known or len(required) > 1):
+        raise UserError(
+            f"{name}: what is its parameter {required[0]!r} to get? Call it request, text or one of "
+            f"{', '.join(_FIELDS)}, or give it a value in `options`"
+        )
+    if any(p.kind is p.POSITIONAL_ONLY for p in open_ones if p.name in known or p.name in required):
+        raise UserError(f"{name}: arguments are passed by name, so remove the / from its parameters")
+    wanted = known or dict.fromkeys(required, "text")
 
     async def answer(request: Request) -> str | Answer:
         parts = {key: request if part == "request" else getattr(request, part) for key, part in wanted.items()}
@@ -111,26 +126,6 @@ def function_tool(function: Callable[..., Any], name: str, options: Mapping[str,
         return result
 
     return answer
-
-
-def _wanted(function: Callable[..., Any], name: str, options: Mapping[str, Any]) -> dict[str, str]:
-    """By parameter, the part of a request that it gets."""
-    try:
-        signature = inspect.signature(function)
-        signature.bind_partial(**options)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{name}: {error}") from None
-    open_ones = [p for p in signature.parameters.values() if p.name not in options and p.kind not in _STARRED]
-    known = {p.name: p.name for p in open_ones if p.name in (*_FIELDS, "request", "text")}
-    required = [p.name for p in open_ones if p.name not in known and p.default is p.empty]
-    if required and (known or len(required) > 1):
-        raise UserError(
-            f"{name}: what is its parameter {required[0]!r} to get? Call it request, text or one of "
-            f"{', '.join(_FIELDS)}, or give it a value in `options`"
-        )
-    if any(p.kind is p.POSITIONAL_ONLY for p in open_ones if p.name in known or p.name in required):
-        raise UserError(f"{name}: arguments are passed by name, so remove the / from its parameters")
-    return known or dict.fromkeys(required, "text")
 
 
 def own_kind(own: Callable[..., Any] | WorkerKind) -> WorkerKind:
@@ -151,17 +146,15 @@ def own_kind(own: Callable[..., Any] | WorkerKind) -> WorkerKind:
                 raise UserError(f"cannot make {own.__name__} of its options {config.options}: {error}") from error
             if not hasattr(worker, "answer"):
                 raise UserError(f"{own.__name__} has no method `async answer(self, request) -> Answer`")
-            flat: Worker = _FlatRate(worker.answer, card, config.price_per_call_usd)
-            return worker if hasattr(worker, "worst_case") else flat
-        return function_worker(own, card, config)
+            if not hasattr(worker, "worst_case"):
+                flat = WorstCase(cost_usd=config.price_per_call_usd)
+                worker = SimpleNamespace(card=card, answer=worker.answer, worst_case=lambda request: flat)
+            made: Worker = worker
+            return made
+        name = config.function or config.kind
+        return ToolWorker(card, function_tool(own, name, config.options), config.price_per_call_usd)
 
     return WorkerKind(build, asks_model=bool(getattr(own, "asks_model", False)))
-
-
-def function_worker(function: Callable[..., Any], card: WorkerCard, config: WorkerConfig) -> Worker:
-    """A worker that asks a function."""
-    name = config.function or config.kind
-    return ToolWorker(card, function_tool(function, name, config.options), config.price_per_call_usd)
 
 
 def find_own(key: str, name: str) -> Any:
@@ -177,22 +170,6 @@ def find_own(key: str, name: str) -> Any:
     if not callable(own) and not isinstance(own, WorkerKind):
         raise UserError(f"{key}: {name!r} is neither a function nor a class")
     return own
-
-
-class _FlatRate:
-    """A worker that costs its price per call, whatever it is asked."""
-
-    def __init__(self, answer: Callable[[Request], Any], card: WorkerCard, price_per_call_usd: float) -> None:
-        self.card = card
-        self._answer = answer
-        self._price = price_per_call_usd
-
-    def worst_case(self, request: Request) -> WorstCase:
-        return WorstCase(cost_usd=self._price)
-
-    async def answer(self, request: Request) -> Answer:
-        answer: Answer = await self._answer(request)
-        return answer
 
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -267,7 +244,8 @@ def _tool(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Work
 
 def _function(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker:
     assert config.function is not None
-    return function_worker(find_own("function", config.function), card, config)
+    own = own_kind(find_own("function", config.function))
+    return own.build(card, config, context)
 
 
 def _mcp(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker:
@@ -291,14 +269,9 @@ def _recorded(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> 
     return RecordedWorker(card, context.recorded[config.recorded], config.price_per_call_usd)
 
 
-def _from_above(target: str) -> Builder:
-    """A builder of a package that imports this one; it is imported when such a worker is built."""
-
-    def build(card: WorkerCard, config: WorkerConfig, context: BuildContext) -> Worker:
-        builder: Builder = resolve_name(target)
-        return builder(card, config, context)
-
-    return build
+def _from_above(target: str) -> WorkerKind:
+    """A kind of a package that imports this one; it is imported when such a worker is built."""
+    return WorkerKind(lambda *what: resolve_name(target)(*what), asks_model=True)
 
 
 _KINDS: dict[str, WorkerKind] = {
@@ -307,6 +280,6 @@ _KINDS: dict[str, WorkerKind] = {
     "function": WorkerKind(_function),
     "mcp": WorkerKind(_mcp),
     "recorded": WorkerKind(_recorded, asks_model=True),
-    "agents": WorkerKind(_from_above("orchestai.agents.agents_worker:build_agents"), asks_model=True),
-    "orchestrator": WorkerKind(_from_above("orchestai.orchestrator_worker:build_orchestrator"), asks_model=True),
+    "agents": _from_above("orchestai.agents.agents_worker:build_agents"),
+    "orchestrator": _from_above("orchestai.orchestrator_worker:build_orchestrator"),
 }

@@ -102,7 +102,14 @@ class McpServer:
         from mcp import MCPError
         from mcp.types import CONNECTION_CLOSED, INVALID_PARAMS, REQUEST_TIMEOUT
 
-        client = await self._opened(session)
+        try:
+            client = await session.client()
+        except UserError:
+            raise
+        except Exception as error:
+            said = session.last_words() or str(_first(error)) or type(_first(error)).__name__
+            reason = self._said(f"cannot start or reach the MCP server: {said}")
+            raise InfrastructureError("connection", reason) from error
         asked = asyncio.ensure_future(request(client))
         try:
             await asyncio.wait({asked, session.host}, return_when=asyncio.FIRST_COMPLETED)
@@ -121,17 +128,6 @@ class McpServer:
             raise InfrastructureError("bad_response", self._said(f"its reply is none of MCP: {error}")) from error
         finally:
             asked.cancel()
-
-    async def _opened(self, session: _Session) -> Client:
-        try:
-            return await session.client()
-        except UserError:
-            raise
-        except Exception as error:
-            said = session.last_words() or str(_first(error)) or type(_first(error)).__name__
-            raise InfrastructureError(
-                "connection", self._said(f"cannot start or reach the MCP server: {said}")
-            ) from error
 
     def _open(self) -> _Session:
         """The session, or a new one where there is none alive."""
@@ -307,8 +303,14 @@ class McpTool:
         types = await self._parameters()
         arguments: dict[str, Any] = dict.fromkeys(() if self._given else types, request.text)
         for name, value in self._given.items():
-            filled = isinstance(value, RequestTemplate)
-            arguments[name] = _typed(name, value.render(request), types.get(name, frozenset())) if filled else value
+            arguments[name] = text = value.render(request) if isinstance(value, RequestTemplate) else value
+            kinds = types.get(name, frozenset())
+            if isinstance(value, RequestTemplate) and kinds and not kinds & {"string", "enum"}:
+                try:
+                    arguments[name] = json.loads(text)
+                except ValueError:
+                    kind = " or ".join(sorted(kinds))
+                    raise WorkerError(f"argument {name!r} is to be of type {kind}, not {text[:80]!r}") from None
         result = await self._server.call(self._name, arguments)
         text = "\n".join(part.text for part in result.content if part.type == "text")
         if result.is_error:
@@ -348,29 +350,13 @@ class McpTool:
             return properties
         if not properties:
             return {}
-        texts = [name for name in (required or properties) if _takes_text(properties[name])]
+        texts = [name for name in (required or properties) if not properties[name] or "string" in properties[name]]
         if len(texts) != 1 or len(required) > 1:
             raise UserError(
                 f"the tool {self._name!r} takes {', '.join(properties)}, so say what each gets: "
                 "mcp.arguments={NAME: '{{ instruction }}', ...}"
             )
         return {texts[0]: properties[texts[0]]}
-
-
-def _takes_text(types: frozenset[str]) -> bool:
-    return not types or "string" in types
-
-
-def _typed(name: str, text: str, types: frozenset[str]) -> Any:
-    """The value that a text writes, where a parameter wants no text."""
-    if _takes_text(types) or "enum" in types:
-        return text
-    try:
-        return json.loads(text)
-    except ValueError:
-        raise WorkerError(
-            f"argument {name!r} is to be of type {' or '.join(sorted(types))}, not {text[:80]!r}"
-        ) from None
 
 
 def read_schema(schema: Any) -> tuple[dict[str, frozenset[str]], list[str]]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.tasks.records import read_table
@@ -16,8 +15,7 @@ from orchestai.workers.prompting.source import reply_program
 _SHOWN = 60
 
 
-@dataclass(frozen=True)
-class RecordedReply:
+class RecordedReply(NamedTuple):
     """What a worker wrote, and what that took; None where nobody measured it."""
 
     text: str

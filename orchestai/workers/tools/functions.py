@@ -12,11 +12,9 @@ import operator
 import re
 import string
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.resources import files
-from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -30,6 +28,8 @@ _MODULES = (
     *("operator", "re", "statistics", "string", "textwrap"),
 )
 """Modules that the expressions use."""
+_SCOPE = {name: importlib.import_module(name) for name in _MODULES}
+_compiled = lru_cache(maxsize=20_000)(partial(compile, filename="<search>", mode="eval"))
 _LARGEST = 10_000
 """Larger numbers and longer values are not searched: powers and repetitions of them would take too long."""
 _MOST_CONSTANTS = 12
@@ -111,20 +111,10 @@ def _constants(cases: Sequence[Case]) -> list[Any]:
 def _reproduces(expression: str, args: tuple[Any, ...], result: Any) -> bool:
     names = ("x",) if len(args) == 1 else ("a", "b")
     try:
-        value = eval(_compiled(expression), {**_modules(), **dict(zip(names, map(_copy, args), strict=True))})
+        value = eval(_compiled(expression), {**_SCOPE, **dict(zip(names, map(_copy, args), strict=True))})
     except Exception:  # an expression for other types
         return False
     return _same(value, result)
-
-
-@lru_cache(maxsize=20_000)
-def _compiled(expression: str) -> CodeType:
-    return compile(expression, "<search>", "eval")
-
-
-@lru_cache(maxsize=1)
-def _modules() -> dict[str, Any]:
-    return {name: importlib.import_module(name) for name in _MODULES}
 
 
 def write(signature: Signature, bodies: Sequence[str]) -> str:
@@ -321,13 +311,13 @@ _WORD = re.compile(r"[^\W\d_]+|\d+(?:\.\d+)?")
 _LONGEST, _LONGEST_ENDING, _EXACT = 300, 7, 2
 """Characters of a request, letters of an ending, and letters of a word that stands for itself alone."""
 _MANY_BITS, _FEWER_BITS = 16, 8
-"""What examples hold that hardly one of two hundred expressions gives by chance; of three or more, fewer each."""
+"""What examples hold, a sign three and a truth value one, that hardly one of two hundred expressions gives by chance;
+of three or more, fewer each."""
 
 Alternatives = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Known:
+class _Known(NamedTuple):
     """A function of the catalogue.
 
     Attributes:
@@ -368,7 +358,9 @@ def describe(request: Request) -> str:
                 if reproduces(source, signature, request.examples):
                     return source
     shown = len({example.args for example in request.examples})
-    if shown > 1 and _bits(request.examples) >= (_MANY_BITS if shown == 2 else _FEWER_BITS):
+    said = {example.result for example in request.examples if example.result not in example.args}
+    bits = sum(1 if one in ("True", "False", "None") else 3 * len(re.findall(r"\w", one)) for one in said)
+    if shown > 1 and bits >= (_MANY_BITS if shown == 2 else _FEWER_BITS):
         return search(request)
     raise WorkerError("its words describe no function that is known here, and it shows too few examples to find one by")
 
@@ -407,12 +399,6 @@ def _begins(word: str, alternatives: Alternatives) -> bool:
         return word[0].isdigit()
     endings = {one: min(_LONGEST_ENDING, len(one)) if len(one) > _EXACT else 0 for one in alternatives}
     return any(word.startswith(one) and len(word) - len(one) <= most for one, most in endings.items())
-
-
-def _bits(examples: tuple[Example, ...]) -> float:
-    """How much the results say, roughly: a sign three bits, a truth value one."""
-    results = {example.result for example in examples if example.result not in example.args}
-    return sum(1 if result in ("True", "False", "None") else 3 * len(re.findall(r"\w", result)) for result in results)
 
 
 @lru_cache

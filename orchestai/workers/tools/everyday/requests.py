@@ -75,6 +75,10 @@ def steps(instruction: str) -> tuple[str, ...]:
     return ()
 
 
+def _is_word(token: Any) -> bool:
+    return isinstance(token, Token) and token.type == "WORD"
+
+
 class _UnreadError(WorkerError):
     """No reading has all the words."""
 
@@ -147,10 +151,6 @@ class _Clauses:
             return [replace(clause, words=clause.words.replace(HERE, thing)) for clause in (first, *others)]
         raise reason
 
-    def _is_corrected(self, token: Any) -> bool:
-        """Whether it is no word of the grammar, but of a text, which stays as it is."""
-        return isinstance(token, Token) and token.type == "WORD" and str(token) in self._meant.values()
-
     def _without_things(self, text: str) -> Iterator[tuple[str, str]]:
         """The words and the text or list that they are about, with a mark in its place, or before or after them."""
         things = [*_QUOTED.finditer(text)] or [*_NUMBERS.finditer(text)]
@@ -197,11 +197,13 @@ class _Clauses:
         """A reading that speaks of what is given, else, unless it has to, another one."""
         reason: WorkerError = _UnreadError("no reading has all the words")
         found: _Clause | None = None
+        meant = set(self._meant.values())
         for words in dict.fromkeys((self._language.without_politeness(text), text)):
             for domain in self._domains:
                 tree = self._language.parse(words, domain)
-                if tree is None or any(tree.scan_values(self._is_corrected)):
-                    continue
+                words_of_texts = () if tree is None else (str(one) for one in tree.scan_values(_is_word))
+                if tree is None or not meant.isdisjoint(words_of_texts):
+                    continue  # a word was put right that is none of the grammar, but of a text, which stays as it is
                 evaluator = Evaluator(self._language, words, given, *self._context)
                 try:
                     value = evaluator.value_of(tree)
