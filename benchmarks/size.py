@@ -59,7 +59,7 @@ CEILINGS = {
     "the rest": 2210,
     "config": 1687,
     "storage cluster threads text": 1671,
-    "workers": 6100,
+    "workers": 6040,
     "estimate": 1762,
     "execution": 3708,
     "planner": 7175,
