@@ -31,10 +31,10 @@ from sklearn.metrics import roc_auc_score
 
 from orchestai.cli.options import judged_replies, read_table
 from orchestai.config import load_config
-from orchestai.data.tables.outcome_table import TableOutcome
+from orchestai.data.outcome_table import TableOutcome
 from orchestai.estimate.comparators import NONE, Answer
 from orchestai.evaluation.tables.answers import ROWS, AnswersEvaluation, evaluate_answers, see_answers
-from orchestai.planner.slots.encoders.sentences import query_features
+from orchestai.planner.slots.text_encoder import query_features
 from orchestai.storage import artifacts
 
 _CHARACTERS = 3.7

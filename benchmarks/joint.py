@@ -28,7 +28,7 @@ from orchestai.execution.runtime import open_runtime
 from orchestai.planner.checkpoint import load_planner, reference_of
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import open_splits
-from orchestai.training.rl.reward_setup import Measurement, open_reward
+from orchestai.training.rl.setup import Measurement, open_reward
 from orchestai.training.supervised.run import LAST
 from orchestai.training.supervised.train import train
 

@@ -29,8 +29,8 @@ from rich.table import Table
 from torch.utils.data import default_collate
 
 from orchestai.config import PlannerConfig
+from orchestai.planner.slots.losses import PlanTargets
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.planner.slots.targets import PlanTargets
 from orchestai.storage import artifacts
 from orchestai.tasks.task import Task
 from orchestai.training.supervised.dataset import WorkflowDataset

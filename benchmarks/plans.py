@@ -31,8 +31,7 @@ from orchestai.data.readers import READERS
 from orchestai.data.training_file import data_fingerprint, load_training_data, save_training_data
 from orchestai.evaluation.plans import SAME_STEP, PlansEvaluation, evaluate_plans
 from orchestai.planner.checkpoint import load_planner
-from orchestai.planner.slots.encoders.encoder import open_encoder
-from orchestai.planner.slots.encoders.sentences import sentence_embedder
+from orchestai.planner.slots.text_encoder import open_encoder, sentence_embedder
 from orchestai.storage import artifacts
 from orchestai.training.supervised.run import LAST
 from orchestai.training.supervised.train import train

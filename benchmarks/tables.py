@@ -29,8 +29,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from orchestai.config import load_config
-from orchestai.data.tables import read_outcome_table
-from orchestai.data.tables.outcome_table import OutcomeTable, Values, nan_mean
+from orchestai.data.outcome_table import OutcomeTable, Values, nan_mean
+from orchestai.data.table_readers import read_outcome_table
 from orchestai.estimate.success import fit_success, learn
 from orchestai.evaluation.tables.estimates import (
     Features,
@@ -41,7 +41,7 @@ from orchestai.evaluation.tables.estimates import (
     queries_of,
 )
 from orchestai.evaluation.tables.evaluate import HeldOutPart, metrics_of_router, split_table
-from orchestai.planner.slots.encoders.sentences import query_features
+from orchestai.planner.slots.text_encoder import query_features
 from orchestai.storage import artifacts
 
 NAMES = {"routerbench": "routerbench", "routellm": "routellm_mmlu", "mbpp_replies": "mbpp_replies"}

@@ -24,9 +24,7 @@ from orchestai.execution.running_workflow import Terms
 from orchestai.execution.runtime import Runtime
 from orchestai.planner.base import Plan
 from orchestai.planner.baselines import WholePlanner
-from orchestai.planner.contracted_plan import ContractedPlan, PlanContractor
-from orchestai.planner.planning_queue import PlanningQueue, QueuedTask
-from orchestai.planner.serving import ServedPlanner
+from orchestai.planner.serving import ContractedPlan, PlanContractor, PlanningQueue, QueuedTask, ServedPlanner
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Usage
 from orchestai.workers.circuit_breaker import CircuitBreaker
@@ -244,8 +242,8 @@ class Answering:
                 raise
             finally:
                 budget.close()
-        if contracted.outlook is not None:
-            begun = begun.model_copy(update={"success": contracted.outlook.afterwards(execution)})
+        if contracted.forecaster is not None:
+            begun = begun.model_copy(update={"success": contracted.forecaster.afterwards(execution)})
         resilience, limit = self._resilience, contract.deadline_s
         if resilience is not None and execution.partial and limit is not None and limit >= resilience.slow_s:
             for attempt in (attempt for result in execution.results for attempt in result.attempts):
@@ -285,7 +283,7 @@ class Answering:
             plan = WholePlanner(first, others).plan([order.task])[0]
             contract = contract.model_copy(update={"prefer": None})
         fitter = Fitter(pool.names, pool, self._config.execution.assembler, self._config.workers.cascade)
-        contractor = PlanContractor(fitter, planner.outlook, 1 + self._config.planner.max_fallbacks)
+        contractor = PlanContractor(fitter, planner.forecaster, 1 + self._config.planner.max_fallbacks)
         terms = contract.less(reservation.spent_usd)
         if contractor.pool is None:
             return plan, contractor.fit(order.task, plan, terms), degraded

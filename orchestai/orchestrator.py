@@ -22,8 +22,7 @@ from orchestai.execution.events import PlanReady
 from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.runtime import Runtime, open_runtime
-from orchestai.planner.planning_queue import PlanningQueue
-from orchestai.planner.serving import ServedPlanner, import_planner, open_planner
+from orchestai.planner.serving import PlanningQueue, ServedPlanner, import_planner, open_planner
 from orchestai.storage import artifacts
 from orchestai.tasks.asked_task import AnswerKind, asked_task
 from orchestai.tasks.dialogue import Dialogue

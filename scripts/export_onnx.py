@@ -23,12 +23,12 @@ from torch.nn import functional as F
 from transformers import AutoModel
 
 from orchestai.config import PlannerConfig
-from orchestai.planner.base_files import SHAPES
+from orchestai.planner.files import SHAPES
 from orchestai.planner.slots.decisions import DecisionBatch
 from orchestai.planner.slots.decoder import BEAMS, Beams, DecoderMemory, Search
-from orchestai.planner.slots.encoders.encoder import MINILM_FOLDER
-from orchestai.planner.slots.light import GRAPHS, LEAST_TOKENS
 from orchestai.planner.slots.model import PlannerModel
+from orchestai.planner.slots.onnx_planner import GRAPHS, LEAST_TOKENS
+from orchestai.planner.slots.text_encoder import MINILM_FOLDER
 from orchestai.storage import artifacts
 
 BLOCK = 32

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from orchestai.cli import app
 from orchestai.config import LoraConfig, ModelConfig, TasksConfig, load_config
 from orchestai.config.agents import AgentModelConfig
-from orchestai.data.tables import read_outcome_table
+from orchestai.data.table_readers import read_outcome_table
 from orchestai.errors import InfrastructureError, UnbilledError, UserError
 from orchestai.lm import loading
 from orchestai.lm.local_models import AGENTS

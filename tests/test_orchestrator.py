@@ -24,8 +24,7 @@ from orchestai.execution.replay_run import find_run, replay
 from orchestai.orchestrator import Event, RunResult
 from orchestai.planner.base import Plan
 from orchestai.planner.baselines import WholePlanner
-from orchestai.planner.planning_queue import PlanningQueue
-from orchestai.planner.serving import ServedPlanner
+from orchestai.planner.serving import PlanningQueue, ServedPlanner
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
 from support.serving.contract_workers import PRICE

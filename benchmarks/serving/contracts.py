@@ -30,8 +30,7 @@ from orchestai.execution.contract.deadline import DeadlineError
 from orchestai.execution.contract.ledger import Ledger
 from orchestai.execution.contract.trimming import ContractError
 from orchestai.planner.base import Plan
-from orchestai.planner.planning_queue import PlanningQueue
-from orchestai.planner.serving import ServedPlanner
+from orchestai.planner.serving import PlanningQueue, ServedPlanner
 from orchestai.storage import artifacts
 from orchestai.tasks.task import Task
 

@@ -43,7 +43,7 @@ from orchestai.rewards.answers import exact_match
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import open_splits
 from orchestai.tasks.task import Task
-from orchestai.training.rl.monitoring.saving import BEST as PHASE2
+from orchestai.training.rl.run_state import BEST as PHASE2
 from orchestai.training.rl.setup import train as train_phase2
 from orchestai.training.supervised.run import BEST as PHASE1
 from orchestai.training.supervised.train import train as train_phase1

@@ -21,8 +21,8 @@ from rich.table import Table
 
 from orchestai.config import Config, Phase1Config, load_config
 from orchestai.data.training_file import IndexedPlan, Vocabulary
-from orchestai.planner.slots.encoders.encoder import TextEncoder, open_encoder
 from orchestai.planner.slots.model import PlannerModel
+from orchestai.planner.slots.text_encoder import TextEncoder, open_encoder
 from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from orchestai.evaluation.systems.preference_sweep import PREFERENCES
-from orchestai.planner.outlook import open_outlook
+from orchestai.planner.checkpoint import forecaster_of
 
 ALPHA = 10.0
 
@@ -41,9 +41,9 @@ if __name__ == "__main__":
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("overrides", nargs="*")
     asked = parser.parse_args()
-    outlook = open_outlook(asked.checkpoint)
-    if outlook is None:
+    forecaster = forecaster_of(asked.checkpoint)
+    if forecaster is None:
         parser.error(f"{asked.checkpoint} has no estimate of its workers, which says what a typical execution costs")
     for prefer in PREFERENCES:
         folder = asked.output / f"prefer-{prefer:g}"
-        train(asked.checkpoint, folder, prefer, outlook.estimate.typical_usd, asked.overrides)
+        train(asked.checkpoint, folder, prefer, forecaster.estimate.typical_usd, asked.overrides)

@@ -32,9 +32,8 @@ from orchestai.execution.reward import reward_form
 from orchestai.execution.runtime import open_runtime
 from orchestai.planner.base import Planner
 from orchestai.planner.baselines import FixedAssignment, ReferencePlanner
-from orchestai.planner.checkpoint import load_planner, seen_by
-from orchestai.planner.outlook import open_outlook
-from orchestai.planner.slots.encoders.encoder import open_encoder
+from orchestai.planner.checkpoint import forecaster_of, load_planner, seen_by
+from orchestai.planner.slots.text_encoder import open_encoder
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import open_splits
 
@@ -56,9 +55,9 @@ async def measure(
     """
     settings, workers = config.planner, config.workers
     records = for_training(read_log(logs).records, config.tasks)
-    outlook = open_outlook(checkpoint)
+    forecaster = forecaster_of(checkpoint)
     reward = reward_form(config.rewards, config.training.phase2_rl, measured_in(records))
-    if outlook is None or reward is None:
+    if forecaster is None or reward is None:
         raise UserError(f"{checkpoint}: it has no estimate of its workers, or {logs} has no executions; collect more")
     tasks = held_out_tasks(open_splits(config.tasks), {"checkpoint": seen_by(checkpoint)}).kept
     planner: Planner = ReferencePlanner(FixedAssignment((next(iter(workers.pool)),)))
@@ -79,7 +78,7 @@ async def measure(
         for path, other_planner in others.items():
             rows.append(await runner.run(path, other_planner.plan(tasks), _started(path)))
         longest = 1 + settings.max_fallbacks
-        sweep = await sweep_preferences(name, plans, outlook, runner, rows, _started, longest=longest)
+        sweep = await sweep_preferences(name, plans, forecaster, runner, rows, _started, longest=longest)
     return sweep, [_figures(summarize(row, tasks[0].suite)) for row in rows]
 
 

@@ -43,8 +43,8 @@ from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
 from orchestai.tasks.task import Task
 from orchestai.training.rl.advantages import plan_credit
-from orchestai.training.rl.monitoring.saving import BEST, LAST, RunFolder
-from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
+from orchestai.training.rl.rollout import ROLE, Rollout
+from orchestai.training.rl.run_state import BEST, LAST, RunFolder
 from orchestai.training.rl.setup import split_tasks
 from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer
 from orchestai.workers.base import Answer, Request

@@ -13,13 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from orchestai.config import Config, load_config
-from orchestai.data.step_attempts import fit_estimate, step_attempts
+from orchestai.data.prepare import fit_estimate, step_attempts
 from orchestai.errors import UserError
 from orchestai.estimate.attempts import Queries
 from orchestai.estimate.calibration import expected_calibration_error, reliability
 from orchestai.execution.log import read_log
-from orchestai.planner.slots.encoders.encoder import open_encoder
-from orchestai.planner.slots.encoders.sentences import MAX_SENTENCE_TOKENS, sentence_embedder
+from orchestai.planner.slots.text_encoder import MAX_SENTENCE_TOKENS, open_encoder, sentence_embedder
 from orchestai.workers.pool import worker_cards
 
 

@@ -24,11 +24,10 @@ from orchestai.lm.backends.synced import SyncedBackend
 from orchestai.lm.batcher import Batcher
 from orchestai.lm.chat_rendering import IncrementalChatRenderer
 from orchestai.tasks.task import Task
-from orchestai.training.rl.algorithms.invalid_plans import rank_invalid
-from orchestai.training.rl.monitoring.episode_metrics import describe_policies
-from orchestai.training.rl.rollouts.collector import Episodes
-from orchestai.training.rl.rollouts.rollout import row_seed
-from orchestai.training.rl.rollouts.turn_scoring import with_scores
+from orchestai.training.rl.advantages import rank_invalid
+from orchestai.training.rl.monitoring import describe_policies
+from orchestai.training.rl.policy import Episodes, with_scores
+from orchestai.training.rl.rollout import row_seed
 from orchestai.types import Episode, Message
 from orchestai.workers.base import Request, WorkerError
 from orchestai.workers.generation import Generator, Prompt, SamplingParams

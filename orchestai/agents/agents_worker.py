@@ -16,7 +16,7 @@ from orchestai.config import WorkerConfig, load
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import InfrastructureError
 from orchestai.outcome import Unscorable
-from orchestai.planner.checkpoint_files import last_of
+from orchestai.planner.files import last_of
 from orchestai.tasks.task import Task
 from orchestai.workers.base import Answer, Request, Usage, Worker, WorkerCard, WorkerError, WorstCase
 from orchestai.workers.prompting.prompts import Chat

@@ -23,8 +23,8 @@ from orchestai.lm import loading
 from orchestai.lm.chat_rendering import IncrementalChatRenderer
 from orchestai.lm.local_models import AGENTS, ModelKeys
 from orchestai.lm.token_policy import TokenPolicy
-from orchestai.planner.checkpoint_files import without_suffix
-from orchestai.planner.language.tiny import tiny_llama
+from orchestai.planner.files import without_suffix
+from orchestai.planner.language.checkpoint import tiny_llama
 from orchestai.storage import artifacts, digests
 from orchestai.tasks.splits import SeenTasks
 

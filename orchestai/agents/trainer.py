@@ -27,7 +27,7 @@ from orchestai.errors import UserError
 from orchestai.execution.runtime import open_sandbox
 from orchestai.lm.backends.canary import CanaryProbe
 from orchestai.lm.backends.synced import Processes, SyncedBackend, SyncedPolicy, local_backend, open_backend
-from orchestai.planner.checkpoint_files import last_of, without_suffix
+from orchestai.planner.files import last_of, without_suffix
 from orchestai.sandbox import Sandbox
 from orchestai.storage import artifacts
 from orchestai.storage.folder_lock import locked
@@ -36,12 +36,10 @@ from orchestai.tasks.task import Task
 from orchestai.threads import BackgroundLoop
 from orchestai.training.distributed import on_main, open_accelerator
 from orchestai.training.learner import autocast_format
-from orchestai.training.rl.algorithms.credit import Credit
-from orchestai.training.rl.algorithms.worked_example import worked_example
-from orchestai.training.rl.monitoring.saving import BEST, STATE, RunFolder
-from orchestai.training.rl.monitoring.summary import RunSummary
-from orchestai.training.rl.monitoring.training_state import identity
-from orchestai.training.rl.rollouts.open_sampler import processes_of
+from orchestai.training.rl.advantages import worked_example
+from orchestai.training.rl.credit import Credit
+from orchestai.training.rl.rollout import processes_of
+from orchestai.training.rl.run_state import BEST, STATE, RunFolder, RunSummary, identity
 from orchestai.training.rl.setup import split_tasks
 from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer, choose_recipe
 from orchestai.workers.pool import WorkerPool

@@ -19,7 +19,7 @@ from orchestai.sandbox import Sandbox
 from orchestai.tasks.task import Task
 from orchestai.text.programs import fenced
 from orchestai.text.spoken import enclosed, spoken
-from orchestai.training.rl.rollouts.rows import rows_of
+from orchestai.training.rl.batch import rows_of
 from orchestai.types import Episode, TokenDecisions, Trajectory, Turn
 from orchestai.workers.prompting import source
 

@@ -28,7 +28,7 @@ Words = Annotated[
 
 
 def _last_of(checkpoint: Path | None) -> Path | None:
-    from orchestai.planner.checkpoint_files import last_of
+    from orchestai.planner.files import last_of
 
     return None if checkpoint is None else last_of(checkpoint)
 

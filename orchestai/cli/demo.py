@@ -108,7 +108,7 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
         run_async(run_collect(config, planner="reference", num_executions=executions, output_dir=logs))
 
     def train_phase1() -> None:
-        from orchestai.planner.checkpoint_files import is_checkpoint
+        from orchestai.planner.files import is_checkpoint
         from orchestai.training.supervised.train import train
 
         train(config, data=data, output_dir=output_dir, resume=is_checkpoint(output_dir / "phase1_last.pth"))
@@ -200,8 +200,8 @@ class Stages:
             console.print(f"[bold]{name}[/]: kept from before ({self.finished[name]:.0f} s)")
             progress.skip(name)
             return
-        from orchestai.planner.slots.encoders.encoder import open_encoder
-        from orchestai.training.memory import trim
+        from orchestai.planner.slots.text_encoder import open_encoder
+        from orchestai.training.learner import trim
 
         progress.begin(name)
         console.rule(f"[bold]{name}[/]: {about}", align="left")

@@ -76,15 +76,14 @@ async def run_evaluate(
     from orchestai.execution.log import read_log
     from orchestai.execution.record import measured_in
     from orchestai.execution.runtime import open_runtime
-    from orchestai.planner.checkpoint import open_checkpoint, reference_of, seen_by
-    from orchestai.planner.checkpoint_files import is_checkpoint
-    from orchestai.planner.outlook import open_outlook
-    from orchestai.planner.serving import open_fallbacks
-    from orchestai.planner.slots.encoders.encoder import open_encoder
+    from orchestai.planner.checkpoint import forecaster_of, open_checkpoint, reference_of, seen_by
+    from orchestai.planner.files import is_checkpoint
+    from orchestai.planner.serving import whole_planner
+    from orchestai.planner.slots.text_encoder import open_encoder
     from orchestai.rewards.scorers import refuse_unscorable
     from orchestai.storage import artifacts
     from orchestai.tasks.splits import open_splits
-    from orchestai.training.rl.reward_setup import Measurement, open_reward
+    from orchestai.training.rl.setup import Measurement, open_reward
 
     splits = open_splits(config.tasks)
     refuse_unscorable(splits.whole)
@@ -124,8 +123,8 @@ async def run_evaluate(
             reward,
             Logged(embedder(open_encoder(config.planner.max_tokens)), records),
             open_executor=other_workers,
-            fallbacks=open_fallbacks(ours, config.planner, config.workers, runtime.pool),
-            outlook=open_outlook(ours),
+            whole=whole_planner(config.workers, runtime.pool),
+            forecaster=forecaster_of(ours),
             execution_log=_empty_log(output),
             shown=True,
         )
@@ -298,7 +297,7 @@ def evaluate_table(
     from orchestai.evaluation.tables.estimates import OURS, estimate
     from orchestai.evaluation.tables.evaluate import evaluate_table as run_evaluation
     from orchestai.evaluation.tables.evaluate import to_dict, to_table
-    from orchestai.planner.slots.encoders.sentences import query_features
+    from orchestai.planner.slots.text_encoder import query_features
     from orchestai.storage import artifacts
 
     if (labels or usd_per_1000) and not (answers or run_replies):
@@ -359,9 +358,8 @@ def evaluate_plans(
     from orchestai.evaluation.plans import SAME_STEP, NamedPlans, choose_plans
     from orchestai.evaluation.plans import evaluate_plans as run_evaluation
     from orchestai.planner.checkpoint import load_planner, seen_by
-    from orchestai.planner.checkpoint_files import is_checkpoint
-    from orchestai.planner.slots.encoders.encoder import open_encoder
-    from orchestai.planner.slots.encoders.sentences import sentence_embedder
+    from orchestai.planner.files import is_checkpoint
+    from orchestai.planner.slots.text_encoder import open_encoder, sentence_embedder
     from orchestai.storage import artifacts
 
     loaded = load_config(config, overrides or [])

@@ -15,7 +15,7 @@ from orchestai.report.safe_text import visible_lines
 
 if TYPE_CHECKING:
     from orchestai.config import Config
-    from orchestai.data.tables.outcome_table import OutcomeTable
+    from orchestai.data.outcome_table import OutcomeTable
     from orchestai.evaluation.tables.replies import ProgramReplies
     from orchestai.tasks.task import Task
 
@@ -92,8 +92,7 @@ RunReplies = Annotated[bool, flag("run_replies", "Judge replies that are program
 
 def read_table(paths: list[Path], reader: str, columns: list[str] | None) -> OutcomeTable:
     """The outcomes of all files; says what was left out."""
-    from orchestai.data.tables import read_outcome_table
-    from orchestai.data.tables.readers import parse_columns
+    from orchestai.data.table_readers import parse_columns, read_outcome_table
 
     outcomes = read_outcome_table(paths, reader, parse_columns(columns or []))
     say(*(f"left out: {line}" for line in outcomes.left_out))

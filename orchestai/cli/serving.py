@@ -192,8 +192,8 @@ def sureness(made: Plan, settings: PlannerConfig) -> str:
     from orchestai.planner.serving import doubt_of
 
     doubt = doubt_of(made, settings.min_confidence)
-    if doubt and settings.fallback:
-        return f"the planner {doubt}; `orchestai run` leaves this to planner.fallback: {', '.join(settings.fallback)}"
+    if doubt:
+        return f"the planner {doubt}; `orchestai run` asks for the whole instead, as planner.min_confidence says"
     if made.confidence is None:
         return "nobody knows how probably the plan is right"
     return f"right with a chance of {made.confidence:.2f}"

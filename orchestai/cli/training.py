@@ -122,7 +122,7 @@ def train(overrides: Overrides = None) -> None:
 def _train_or_validate(
     config: Config, checkpoint: Path, evaluate_only: Path | None, output_dir: Path | None, resume: bool
 ) -> None:
-    from orchestai.training.rl.validate import validate
+    from orchestai.training.rl.setup import validate
 
     if evaluate_only is not None:
         run_async(validate(config, checkpoint=evaluate_only, output_dir=output_dir))
@@ -301,7 +301,7 @@ async def run_collect(
     from orchestai.execution.runtime import open_runtime
     from orchestai.outcome import Reward
     from orchestai.planner.checkpoint import reference_of
-    from orchestai.planner.checkpoint_files import is_checkpoint
+    from orchestai.planner.files import is_checkpoint
     from orchestai.planner.registry import planner_for
     from orchestai.storage import artifacts
     from orchestai.storage.folder_lock import locked

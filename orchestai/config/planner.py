@@ -15,7 +15,7 @@ NOTHING = "none"
 """Of `planner.base`: no base planner."""
 BASE = "base"
 """Instead of a checkpoint: the configured language model as it is, led by the prompt alone."""
-OF_SERVING = frozenset({"min_confidence", "fallback"})
+OF_SERVING = frozenset({"min_confidence"})
 """Keys of the section that change what becomes of plans, and nothing of training."""
 CACHE_DIR = Path(".cache/orchestai")
 """Where packaged models are converted to, unless `workers.cache_dir` names another folder."""
@@ -62,16 +62,10 @@ class LanguageConfig(TrainedModelConfig):
     few_shot: int | Path = 0
     """Worked examples in the prompt: how many of the built-in ones, or a JSON file, a list of {"instruction": ...,
     "subtasks": [...]} for this pool. Subtasks without a worker get those of the pool in turn."""
-    nearest: int = Field(0, ge=0)
-    """Further worked examples, chosen for each task: the plans of so many of the tasks that phase 1 learned from, those
-    whose words mean the most similar. They are kept in the checkpoint. Fewer stand in a prompt that has no room."""
     max_prompt_tokens: int = Field(1024, ge=1)
     """A task with a longer prompt gets no plan."""
     max_new_tokens: int = Field(512, ge=1)
     """Where a plan is cut off."""
-    candidates: int = Field(1, ge=1)
-    """Plans written for a task where none is sampled to learn from: one greedily, the others drawn. Taken is the valid
-    one that shares most steps and edges with the others; how many of them are the same plan is its confidence."""
     micro_batch_tokens: int = Field(8192, ge=1)
     """Phase 1: most tokens in one forward pass, padding included; changes memory, never the result."""
     eval_plans: int = Field(64, ge=1)
@@ -132,13 +126,9 @@ class PlannerConfig(Section):
     """Longest instruction in encoder tokens; a longer one is refused, not cut. What is more than the encoder takes at
     once (512) is read in parts that overlap."""
     min_confidence: float = Field(0.8, ge=0, le=1)
-    """Below this chance that its steps and edges are right, `run` does not follow a plan of several steps, but asks the
-    next of `fallback`. The chance is fitted to plans that were not learned from; the limit, to text that people wrote:
-    above it 28 of 35 plans of several steps are sensible."""
-    fallback: tuple[str, ...] = ("whole",)
-    """Who plans, in this order, what the checkpoint is not sure of: checkpoints, other names that `collect --planner`
-    takes, and `whole`, the instruction as one step for the cascade or the dearest worker. Empty: its plan is followed
-    in any case."""
+    """Below this chance that its steps and edges are right, `run` does not follow a plan of several steps, but asks
+    the cascade, or else the dearest worker, for the whole. The chance is fitted to plans that were not learned from;
+    the limit, to text that people wrote: above it 28 of 35 plans of several steps are sensible."""
     allow_new_pool: bool = False
     """Plan for a pool other than the one in the checkpoint: workers are matched by their cards."""
 

@@ -114,10 +114,6 @@ async def collect(
         planner_for: the planner of a repetition (a random planner draws anew for each).
         reward: of an execution, for the log; None where there is none.
         progress: called before the first execution, and after each.
-
-    Raises:
-        UserError: there are no tasks, the log cannot be written, or more than `tasks.unscorable_limit` of the
-            executions are unscorable.
     """
     if not asked.tasks:
         raise UserError("no tasks to collect from; choose another suite or split")

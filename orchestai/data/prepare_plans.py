@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.table import Table
 
 from orchestai.config import Config
-from orchestai.data.readers.plan import Reader, SourcePlan, UnusablePlanError
+from orchestai.data.readers import Reader, SourcePlan, UnusablePlanError
 from orchestai.data.training_file import Entry, TrainingExample, Vocabulary, save_training_data
 from orchestai.errors import UserError
 from orchestai.tasks.splits import part_of, words
@@ -50,10 +50,6 @@ def prepare_plans(
 
     Args:
         given: write the steps into the instruction; else planners find them as well.
-
-    Raises:
-        UserError: a path cannot be read, there is nothing to learn from, a task is both for tests and to be learned, as
-            in files of different folds, or the file cannot be written.
     """
     examples, dropped = read_plans(reader, paths, config, given=given)
     if not examples:
@@ -69,11 +65,7 @@ def prepare_plans(
 def read_plans(
     reader: Reader, paths: Sequence[Path], config: Config, *, given: bool
 ) -> tuple[list[TrainingExample], Counter[str]]:
-    """The examples that `prepare_plans` writes, and what it leaves out by reason.
-
-    Raises:
-        UserError: a path cannot be read, or a task is both for tests and to be learned.
-    """
+    """The examples that `prepare_plans` writes, and what it leaves out by reason."""
     vocabulary = Vocabulary.of(config)
     dropped: Counter[str] = Counter()
     examples: list[TrainingExample] = []

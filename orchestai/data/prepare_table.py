@@ -16,17 +16,18 @@ from rich.table import Table
 
 from orchestai.config import Config
 from orchestai.config.section import as_yaml
+from orchestai.data.near_duplicates import near_duplicate_groups
+from orchestai.data.outcome_table import MEASURES, OutcomeTable, Values, nan_mean
 from orchestai.data.prepare import FOR_TESTS
-from orchestai.data.tables.near_duplicates import near_duplicate_groups
-from orchestai.data.tables.outcome_table import MEASURES, OutcomeTable, Values, nan_mean
 from orchestai.data.training_file import TrainingExample, meta_path, save_training_data
 from orchestai.errors import UserError
 from orchestai.estimate.attempts import WHOLE, StepAttempts
 from orchestai.estimate.pool_estimate import PoolEstimate, fit_pool_estimate
 from orchestai.estimate.success import group_folds
 from orchestai.execution.reward import Reference, typical
-from orchestai.planner.slots.encoders.sentences import query_features
-from orchestai.planner.stored_estimate import estimate_path, write_estimate
+from orchestai.planner.checkpoint import write_estimate
+from orchestai.planner.files import estimate_path
+from orchestai.planner.slots.text_encoder import query_features
 from orchestai.rewards.scorers import RECORDED, RECORDED_SCORES, scores_by_answer
 from orchestai.storage.artifacts import write_bytes, write_text
 from orchestai.tasks.splits import PARTS, Part, divide
@@ -40,9 +41,6 @@ def write_outcomes(path: Path | str, table: OutcomeTable) -> None:
     """Write one line per query and worker of which anything is known; the same bytes for the same table.
 
     The first line of a worker has its card.
-
-    Raises:
-        UserError: it cannot be written.
     """
     lines = []
     cards = dict(table.cards)
@@ -143,11 +141,7 @@ class PreparedTable:
 
 
 def refuse_overwriting(output: Path, read: Sequence[Path]) -> None:
-    """Refuse to write over what is read, or into a folder of which all tables are read.
-
-    Raises:
-        UserError: the training file, or a file beside it, is one of these.
-    """
+    """Refuse to write over what is read, or into a folder of which all tables are read."""
     beside = (*(_beside(output, one) for one in (_OUTCOMES, _TASKS, _POOL)), meta_path(output), estimate_path(output))
     for path in (output, *beside):
         if over := next((one for one in read if one.resolve() in (path.resolve(), path.resolve().parent)), None):
@@ -174,9 +168,6 @@ def prepare_table(
         output: the training file; the names of what stands beside it begin with its stem.
         tasks: (queries,) whose tests have given the scores; None where the table's own scores count.
         visible: (queries, workers) see `table_estimate`.
-
-    Raises:
-        UserError: there is nothing to learn from, or a file cannot be written.
     """
     own = [place for place, worker in enumerate(table.workers) if worker in config.workers.pool]
     dropped: Counter[str] = Counter(table.unusable)
@@ -271,11 +262,7 @@ def _recorded_config(table: OutcomeTable, learned: OutcomeTable, config: Config,
     types = sorted(set(table.task_types) - {""}) or [_NO_TYPE]
     kept = {key: value for key, value in raw["workers"].items() if key == "cache_dir"}
     raw["workers"] = {"pool": pool, **kept}
-    raw["planner"] = raw.get("planner", {}) | {
-        "kind": "whole",
-        "task_types": types,
-        "fallback": [],
-    }
+    raw["planner"] = raw.get("planner", {}) | {"kind": "whole", "task_types": types}
     tasks = {key: value for key, value in raw.get("tasks", {}).items() if key not in ("suite", "path", "scorer")}
     if table.replies is not None:
         tasks |= {"suite": "written", "path": _beside(output, _TASKS).name}

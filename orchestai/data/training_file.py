@@ -249,11 +249,7 @@ class Entry:
     where: str
 
     def example(self, vocabulary: Vocabulary) -> TrainingExample:
-        """The example, with names from the vocabulary.
-
-        Raises:
-            UserError: it is of another schema, or names or indices are not in the vocabulary.
-        """
+        """The example, with names from the vocabulary."""
         version = self.raw.get("schema_version", SCHEMA_VERSION)
         if version not in (1, SCHEMA_VERSION):
             raise UserError(
@@ -312,11 +308,7 @@ def meta_path(path: Path | str) -> Path:
 
 
 def data_fingerprint(path: Path | str) -> str:
-    """Of all that the examples of a training file say; its sidecar has it too.
-
-    Raises:
-        UserError: the file cannot be read.
-    """
+    """Of all that the examples of a training file say; its sidecar has it too."""
     return artifacts.fingerprint(_read_json(Path(path), _PREPARE_FIRST))
 
 
@@ -332,9 +324,6 @@ def save_training_data(
     """Write the list and its sidecar.
 
     Beside its `workflow` each example has `targets`: which worker, type and parents each subtask has, as indices.
-
-    Raises:
-        UserError: a file cannot be written, or a type or a worker is not configured.
     """
     vocabulary = Vocabulary.of(config)
     data = []
@@ -362,10 +351,6 @@ def load_training_data(path: Path | str, config: Config) -> list[TrainingExample
     """Read a training file and check it against the configured task types, pool and plan size.
 
     A file without a sidecar (written by hand) is accepted; its indices are checked against the configuration alone.
-
-    Raises:
-        UserError: the file is absent, of another schema, or made for other task types or another pool. The message
-            names the first wrong example and field.
     """
     path = Path(path)
     data = _read_json(path, _PREPARE_FIRST)
@@ -389,11 +374,7 @@ def load_training_data(path: Path | str, config: Config) -> list[TrainingExample
 
 
 def logged_reference(path: Path | str) -> Reference | None:
-    """What the executions behind a training file typically cost; None without a sidecar, or where none were executed.
-
-    Raises:
-        UserError: the sidecar cannot be read.
-    """
+    """What the executions behind a training file typically cost; None where nothing says it."""
     sidecar = meta_path(path)
     return _read_meta(sidecar).reward_reference if sidecar.exists() else None
 

@@ -19,7 +19,7 @@ from orchestai.storage import artifacts
 from orchestai.tasks.splits import open_splits
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
-from orchestai.training.rl.monitoring.episode_metrics import sample_rows
+from orchestai.training.rl.monitoring import sample_rows
 from orchestai.types import Episode
 
 

@@ -20,7 +20,7 @@ from orchestai.evaluation.statistics import Interval, Values, mean, mean_over_gr
 from orchestai.lm.length_batches import length_batches
 from orchestai.planner import plan_metrics
 from orchestai.planner.base import Plan
-from orchestai.planner.slots.encoders.sentences import EmbedSentences
+from orchestai.planner.slots.text_encoder import EmbedSentences
 from orchestai.progress import open_progress
 from orchestai.tasks.splits import SeenTasks
 from orchestai.tasks.visible_examples import clean

@@ -292,7 +292,7 @@ def digest_of(source: bytes) -> str:
 def sidecars(training_file: Path) -> tuple[Path, Path]:
     """What a training file may have beside it: what is known of its examples, and of the workers."""
     from orchestai.data.training_file import meta_path
-    from orchestai.planner.stored_estimate import estimate_path
+    from orchestai.planner.files import estimate_path
 
     return meta_path(training_file), estimate_path(training_file)
 

@@ -55,11 +55,13 @@ def clauses(instruction: str) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     start = 0
     for end, following in [*((m.start(), m.end()) for m in _BOUNDARY.finditer(shield)), (len(shield), len(shield))]:
-        span = _trim(instruction, shield, start, end)
-        start = following
-        text = instruction[span[0] : span[1]]
+        start, end = _strip(instruction, start, end)
+        while (match := _CONNECTIVE.match(shield, start, end)) and match.end() < end:
+            start, end = _strip(instruction, match.end(), end)
+        text = instruction[start:end]
         if len(text) >= _SHORTEST and not _PREAMBLE.match(text) and not _CALL.search(text):
-            found.append(span)
+            found.append((start, end))
+        start = following
     exemplified = [(start, end) for start, end in found if parse_examples(instruction[start:end])]
     return exemplified or found or [_strip(instruction, 0, len(instruction))]
 
@@ -76,30 +78,18 @@ def guess_type(clause: str, task_types: Sequence[str]) -> str:
     An example with several arguments is of type `combine`. Only `task_types` are given; ties, and clauses that say
     nothing, go to the first of them.
     """
-    examples = parse_examples(clause)
-    shown = _type_of(examples[0].args) if examples else ""
-    if shown in task_types:
-        return shown
+    if examples := parse_examples(clause):
+        first, *more = examples[0].args
+        shown = "date" if _DATE.fullmatch(first) else _LITERALS.get(first[0], "integer")
+        if (shown := "combine" if more else shown) in task_types:
+            return shown
     counts = {kind: len(_KEYWORDS[kind].findall(clause.lower())) if kind in _KEYWORDS else 0 for kind in task_types}
     return max(task_types, key=counts.__getitem__)
-
-
-def _type_of(args: Sequence[str]) -> str:
-    if len(args) > 1:
-        return "combine"
-    return "date" if _DATE.fullmatch(args[0]) else _LITERALS.get(args[0][0], "integer")
 
 
 def _blank(match: re.Match[str]) -> str:
     """As many characters as the match, none of which is a boundary."""
     return match[0][0] + "_" * (len(match[0]) - 2) + match[0][-1]
-
-
-def _trim(instruction: str, shield: str, start: int, end: int) -> tuple[int, int]:
-    start, end = _strip(instruction, start, end)
-    while (match := _CONNECTIVE.match(shield, start, end)) and match.end() < end:
-        start, end = _strip(instruction, match.end(), end)
-    return start, end
 
 
 def _strip(text: str, start: int, end: int) -> tuple[int, int]:
@@ -187,22 +177,15 @@ class Decomposer:
     def plan(self, tasks: Sequence[Task]) -> list[Plan]:
         new = [task for task in tasks if task.instruction not in self._known]
         plans = dict(self._known)
-        for task, plan in zip(new, self._decomposed(new), strict=True):
-            plans[task.instruction] = plan
+        written = self._otherwise.plan(new) if self._model is None else self._model.plan(new)
+        for task, plan in zip(new, written, strict=True):
+            by, usage = (self._called if self._model is None else self._name), plan.usage
+            if self._model is not None and plan.workflow is None and plan.fault is None:
+                plan, by = self._otherwise.plan([task])[0], self._called
+            plans[task.instruction] = plan = replace(plan, decomposed_by=by, usage=usage)
             if plan.fault is None:
                 self._known[task.instruction] = replace(plan, usage=None)
         return [plans[task.instruction] for task in tasks]
-
-    def _decomposed(self, tasks: Sequence[Task]) -> list[Plan]:
-        if self._model is None:
-            return [replace(plan, decomposed_by=self._called) for plan in self._otherwise.plan(tasks)]
-        written = self._model.plan(tasks)
-        return [
-            replace(plan, decomposed_by=self._name)
-            if plan.workflow is not None or plan.fault is not None
-            else replace(self._otherwise.plan([task])[0], decomposed_by=self._called, usage=plan.usage)
-            for task, plan in zip(tasks, written, strict=True)
-        ]
 
 
 _EDGE_PROBABILITY = 0.5
@@ -217,22 +200,22 @@ class RandomPlanner:
         self._seed = seed
 
     def plan(self, tasks: Sequence[Task]) -> list[Plan]:
-        return [Plan(workflow=self._workflow(task, randomness(self._seed, task)), raw_valid=True) for task in tasks]
-
-    def _workflow(self, task: Task, rng: random.Random) -> Workflow:
-        spans = clauses(task.instruction)
-        length = rng.randint(1, min(len(spans), self._config.max_subtasks))
-        subtasks = [
-            Subtask(
-                id=str(i + 1),
-                instruction=clean(task.instruction[start:end]),
-                span=(start, end),
-                task_type=rng.choice(self._config.task_types),
-                depends_on=tuple(str(j + 1) for j in range(i) if rng.random() < _EDGE_PROBABILITY),
-            )
-            for i, (start, end) in enumerate(sorted(rng.sample(spans, length)))
-        ]
-        return assign(Workflow(subtasks), self._assignment, rng)
+        plans = []
+        for task in tasks:
+            rng, spans = randomness(self._seed, task), clauses(task.instruction)
+            length = rng.randint(1, min(len(spans), self._config.max_subtasks))
+            subtasks = [
+                Subtask(
+                    id=str(i + 1),
+                    instruction=clean(task.instruction[start:end]),
+                    span=(start, end),
+                    task_type=rng.choice(self._config.task_types),
+                    depends_on=tuple(str(j + 1) for j in range(i) if rng.random() < _EDGE_PROBABILITY),
+                )
+                for i, (start, end) in enumerate(sorted(rng.sample(spans, length)))
+            ]
+            plans.append(Plan(workflow=assign(Workflow(subtasks), self._assignment, rng), raw_valid=True))
+        return plans
 
 
 class HeuristicPlanner:
@@ -247,14 +230,9 @@ class HeuristicPlanner:
         self._config = config
 
     def plan(self, tasks: Sequence[Task]) -> list[Plan]:
-        unused = random.Random(0)
-        plans = [assign(self._workflow(task), self._assignment, unused) for task in tasks]
-        return [Plan(workflow=plan, raw_valid=all(step.instruction for step in plan.subtasks)) for plan in plans]
-
-    def _workflow(self, task: Task) -> Workflow:
-        spans = clauses(task.instruction)[: self._config.max_subtasks]
-        return Workflow(
-            [
+        plans = []
+        for task in tasks:
+            subtasks = [
                 Subtask(
                     id=str(i + 1),
                     instruction=clean(task.instruction[start:end]),
@@ -262,9 +240,11 @@ class HeuristicPlanner:
                     task_type=guess_type(task.instruction[start:end], self._config.task_types),
                     depends_on=(str(i),) if i else (),
                 )
-                for i, (start, end) in enumerate(spans)
+                for i, (start, end) in enumerate(clauses(task.instruction)[: self._config.max_subtasks])
             ]
-        )
+            workflow = assign(Workflow(subtasks), self._assignment, random.Random(0))
+            plans.append(Plan(workflow, raw_valid=all(step.instruction for step in subtasks)))
+        return plans
 
 
 class ReferencePlanner:
@@ -284,12 +264,14 @@ class ReferencePlanner:
         unknown = [task for task in tasks if needs_decomposer(task)] if self._decomposer is not None else []
         found = zip(unknown, self._decomposer.plan(unknown) if self._decomposer is not None else (), strict=True)
         decomposed = {task.task_id: plan for task, plan in found}
-        return [self._assigned(task, decomposed.get(task.task_id) or _known(task)) for task in tasks]
-
-    def _assigned(self, task: Task, plan: Plan) -> Plan:
-        if plan.workflow is None:
-            return plan
-        return replace(plan, workflow=assign(plan.workflow, self._assignment, randomness(self._seed, task)))
+        plans = []
+        for task in tasks:
+            plan = decomposed.get(task.task_id) or Plan(workflow=task.reference or whole_task(task), raw_valid=True)
+            if plan.workflow is not None:
+                chosen = assign(plan.workflow, self._assignment, randomness(self._seed, task))
+                plan = replace(plan, workflow=chosen)
+            plans.append(plan)
+        return plans
 
 
 class WholePlanner:
@@ -306,10 +288,6 @@ class WholePlanner:
 def needs_decomposer(task: Task) -> bool:
     """Whether somebody has to split the task; one that completes a given program head is a single function."""
     return task.reference is None and not (task.complete_prompt or task.code_prompt)
-
-
-def _known(task: Task) -> Plan:
-    return Plan(workflow=task.reference or whole_task(task), raw_valid=True)
 
 
 def whole_task(task: Task) -> Workflow:

@@ -1,33 +1,41 @@
-"""Planners on disk: a folder for a language model, else a file.
+"""Planners on disk: a folder for a language model, else a file, and the estimate of their pool.
 
-The file leaves the frozen encoder and language model out; their names and fingerprints are kept instead.
-"""
+The file leaves the frozen encoder and language model out; their names and fingerprints are kept instead."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
 from safetensors.torch import save
+from torch import Tensor
 
-from orchestai.config import BASE, CACHE_DIR, Phase2Config, PlannerConfig, RewardsConfig, WorkersConfig
+from orchestai.config import BASE, Phase2Config, PlannerConfig, RewardsConfig, WorkersConfig
 from orchestai.config.planner import NOTHING
 from orchestai.config.section import Section
 from orchestai.errors import UserError
-from orchestai.estimate.attempts import WHOLE, Queries, Values
-from orchestai.estimate.plan_options import PlanOptions, plan_options
 from orchestai.estimate.pool_estimate import PoolEstimate
-from orchestai.execution.reward import Reference, RewardForm, reward_form
-from orchestai.planner.base import Plan
-from orchestai.planner.base_files import CARD, SHAPES, WEIGHTS, check_base, digest_of, other_version_of, read_base
-from orchestai.planner.baselines import whole_task
-from orchestai.planner.checkpoint_files import locate, saved_config, without_suffix
+from orchestai.execution.reward import Reference, reward_form
+from orchestai.planner.files import (
+    CARD,
+    SHAPES,
+    STATE_KEY,
+    WEIGHTS,
+    check_base,
+    digest_of,
+    locate,
+    other_version_of,
+    read_base,
+    saved_config,
+    without_suffix,
+)
+from orchestai.planner.forecast import PoolForecaster, RoutingPlanner
 from orchestai.planner.language.checkpoint import (
     ESTIMATE,
     load_language_planner,
@@ -37,41 +45,20 @@ from orchestai.planner.language.checkpoint import (
     save_language_planner,
 )
 from orchestai.planner.language.planner import LanguagePlanner
-from orchestai.planner.slots.encoders.encoder import TextEncoder
-from orchestai.planner.slots.encoders.sentences import query_features
-from orchestai.planner.slots.encoders.step_encoder import StepEncoder
+from orchestai.planner.slots.edge_predictor import StepEncoder
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.planner.stored_estimate import STATE_KEY, of_state, read_state
+from orchestai.planner.slots.text_encoder import TextEncoder
 from orchestai.storage import artifacts, digests
 from orchestai.tasks.splits import NOTHING_SEEN, SeenTasks
-from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard
 from orchestai.workers.pool import worker_cards
 
-
-def expected_reward(options: PlanOptions, estimate: PoolEstimate, reward: RewardForm | None) -> Values:
-    """(options,) expected rewards of an answer, in rewards of a success.
-
-    Args:
-        reward: weighs what is paid and how long it takes against success; None: success alone counts.
-    """
-    success = estimate.before.apply(options.success)
-    if reward is None:
-        return success
-    usd, seconds, _ = options.spending.T
-    spent = [reward.cost(a) + reward.latency(1000 * b) for a, b in zip(usd.tolist(), seconds.tolist(), strict=True)]
-    return success - np.array(spent) / (reward.alpha or 1.0)
-
-
+logger = logging.getLogger(__name__)
 _PARTS = ("reader.", "decoder.", "confidence.")
 
 
 def begin_with_base(planner: PlannerModel) -> None:
-    """Give a planner the steps and edges of `planner.base`, which stay as they are while its pool is learned.
-
-    Raises:
-        UserError: there is no such base planner, it is damaged, or it was made for other shapes or another encoder.
-    """
+    """Give a planner the steps and edges of `planner.base`, which stay as they are while its pool is learned."""
     base = planner.config.base
     check_base(planner.config, planner.encoder.fingerprint)
     weights = read_base(base)
@@ -98,11 +85,7 @@ def round_to_shipped(planner: PlannerModel) -> None:
 
 
 def save_base(folder: Path, planner: PlannerModel, card: Mapping[str, Any]) -> str:
-    """Write the weights in bfloat16 and the card beside them; gives the digest.
-
-    Raises:
-        UserError: they cannot be written.
-    """
+    """Write the weights in bfloat16 and the card beside them; gives the digest."""
     learned = {
         f"{name}.{key}" for name in ("reader", "decoder") for key, _ in getattr(planner, name).named_parameters()
     }
@@ -118,44 +101,6 @@ def save_base(folder: Path, planner: PlannerModel, card: Mapping[str, Any]) -> s
     facts = {"digest": digest, "encoder_fingerprint": planner.encoder.fingerprint, "planner": shapes}
     artifacts.write_json(folder / CARD, {**card, **facts})
     return digest
-
-
-@dataclass(frozen=True)
-class RoutingPlanner:
-    """Plans each task as one step, with the workers of the highest expected reward.
-
-    Args:
-        estimate: of the workers.
-        workers: of the pool, by name; those that the estimate does not know are not asked.
-        reward: weighs what is paid and how long it takes against success; None: success alone counts.
-        longest: most workers to ask, one after the other.
-        cache_dir: see `query_features`.
-    """
-
-    estimate: PoolEstimate
-    workers: Sequence[str]
-    reward: RewardForm | None
-    longest: int
-    cache_dir: Path = field(default=CACHE_DIR)
-
-    def plan(self, tasks: Sequence[Task]) -> list[Plan]:
-        """One plan per task; its confidence is 1, since a task that is asked as it stands is split rightly."""
-        texts = tuple(task.instruction for task in tasks)
-        queries = Queries(texts, (WHOLE,) * len(texts), query_features(texts, self.cache_dir))
-        names = self.estimate.workers
-        plans = []
-        for task, step in zip(tasks, self.estimate.steps(queries), strict=True):
-            options = plan_options([step], self._allowed, self.longest)
-            [order] = options.workers[int(np.argmax(expected_reward(options, self.estimate, self.reward)))]
-            first, *others = (names[place] for place in order)
-            workflow = whole_task(task)
-            chosen = workflow.replace({workflow.subtasks[0].id: {"worker": first, "fallback": tuple(others)}})
-            plans.append(Plan(workflow=chosen, raw_valid=True, confidence=1.0))
-        return plans
-
-    @cached_property
-    def _allowed(self) -> list[int]:
-        return [place for place, name in enumerate(self.estimate.workers) if name in set(self.workers)]
 
 
 FORMAT, OF_WHOLE_TASKS = "orchestai.planner/1", "orchestai.router/1"
@@ -183,9 +128,6 @@ def save_planner(path: Path | str, planner: PlannerModel | LanguagePlanner, conf
 
     Args:
         facts: further keys of the file, of plain types and tensors (`epoch`, `val_loss`, ...).
-
-    Raises:
-        UserError: the file cannot be written.
     """
     if isinstance(planner, LanguagePlanner):
         save_language_planner(without_suffix(path), planner, config, **facts)
@@ -206,11 +148,7 @@ def save_planner(path: Path | str, planner: PlannerModel | LanguagePlanner, conf
 
 
 def save_router(path: Path | str, config: Section, **facts: Any) -> None:
-    """Write the planner of whole tasks, of which `facts` hold the estimate, with its configuration and its pool.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
+    """Write the planner of whole tasks, of which `facts` hold the estimate, with its configuration and its pool."""
     whole = config.model_dump(mode="json")
     cards = [asdict(card) for card in worker_cards(WorkersConfig.model_validate(whole["workers"]))]
     planner = {"planner": whole["planner"], "task_types": whole["planner"]["task_types"], "cards": cards}
@@ -221,11 +159,7 @@ def save_router(path: Path | str, config: Section, **facts: Any) -> None:
 def open_checkpoint(
     path: Path | str, settings: PlannerConfig, workers: WorkersConfig
 ) -> PlannerModel | LanguagePlanner | RoutingPlanner:
-    """A planner of any kind to plan with, as `load_planner`; it does not learn further.
-
-    Raises:
-        UserError: as `load_planner`.
-    """
+    """A planner of any kind to plan with, as `load_planner`; it does not learn further."""
     located = path if str(path) == BASE else locate(path)
     is_module = str(path) == BASE or Path(located).is_dir()
     checkpoint = {} if is_module else read_checkpoint(located)
@@ -243,7 +177,7 @@ def open_checkpoint(
         raise other_version(Path(located), error) from None
     if not settings.allow_new_pool:
         _check_pool(located, cards, worker_cards(workers))
-    estimate = of_state(checkpoint.get(STATE_KEY), str(located))
+    estimate = estimate_from(checkpoint.get(STATE_KEY), str(located))
     names = [name for name in workers.pool if name in estimate.workers]
     if not names:
         raise UserError(
@@ -262,10 +196,6 @@ def load_planner(
         path: as `locate` finds it; `base` is the base planner, or with `planner.kind=language` the configured language
             model before any training here.
         value_head: give a language model one; a `PlannerModel` has one in any case.
-
-    Raises:
-        UserError: there is no such checkpoint, it is damaged or no planner, or it was made for other task types,
-            another encoder or (unless `planner.allow_new_pool` is set) another pool.
     """
     cards = worker_cards(workers)
     if str(path) == BASE and settings.kind == "language":
@@ -322,11 +252,7 @@ def load_planner(
 
 
 def read_checkpoint(path: Path | str) -> dict[str, Any]:
-    """All keys of a planner's checkpoint.
-
-    Raises:
-        UserError: there is no such file, it is damaged, or it is no planner checkpoint.
-    """
+    """All keys of a planner's checkpoint."""
     try:
         checkpoint = digests.load_torch(Path(path), "pass another checkpoint, or train again")
     except FileNotFoundError:
@@ -338,32 +264,20 @@ def read_checkpoint(path: Path | str) -> dict[str, Any]:
 
 
 def read_facts(path: Path | str) -> Mapping[str, Any]:
-    """What is kept beside the weights of any planner, and of a planner of heads these, too.
-
-    Raises:
-        UserError: it cannot be read.
-    """
+    """What is kept beside the weights of any planner, and of a planner of heads these, too."""
     path = locate(path)
     return read_metadata(path) if path.is_dir() else read_checkpoint(path)
 
 
 def seen_by(path: Path | str) -> SeenTasks:
-    """The tasks that a checkpoint has learned from and was selected on; none of `base`.
-
-    Raises:
-        UserError: it cannot be read.
-    """
+    """The tasks that a checkpoint has learned from and was selected on; none of `base`."""
     if str(path) == BASE:
         return NOTHING_SEEN
     return SeenTasks.of_checkpoint(read_facts(path))
 
 
 def reference_of(path: Path | str) -> Reference | None:
-    """The reference of the reward that was measured for a planner; None of `base`, or where nothing was measured.
-
-    Raises:
-        UserError: the checkpoint cannot be read.
-    """
+    """The reference of the reward that was measured for a planner; None of `base`, or where nothing was measured."""
     if str(path) == BASE:
         return None
     found = read_facts(path).get("reward_reference")
@@ -374,15 +288,21 @@ def reference_of(path: Path | str) -> Reference | None:
 
 
 def estimate_state_of(path: Path | str) -> dict[str, Any] | None:
-    """What a checkpoint keeps of its pool's estimate (`stored_estimate.of_state`); None of `base`, or without any.
-
-    Raises:
-        UserError: the checkpoint cannot be read.
-    """
+    """What a checkpoint keeps of its pool's estimate (`estimate_from`); None of `base`, or without any."""
     if str(path) == BASE:
         return None
     path = locate(path)
-    return read_state(path / ESTIMATE) if path.is_dir() else read_checkpoint(path).get(STATE_KEY)
+    return read_estimate(path / ESTIMATE) if path.is_dir() else read_checkpoint(path).get(STATE_KEY)
+
+
+def forecaster_of(path: Path | str) -> PoolForecaster | None:
+    """What forecasts by a checkpoint's estimate; None where it has none, or one of another version (with a warning)."""
+    state = estimate_state_of(path)
+    try:
+        return None if state is None else PoolForecaster(estimate_from(state, str(path)))
+    except UserError as error:
+        logger.warning("%s; until then nobody knows what its workers achieve", error)
+        return None
 
 
 def _frozen(planner: PlannerModel) -> dict[str, TextEncoder | StepEncoder]:
@@ -425,3 +345,69 @@ def _check_pool(path: Path | str, known: Sequence[WorkerCard], cards: Sequence[W
             f"{path}: trained for another pool ({said}); set planner.allow_new_pool=true to match the workers by their "
             "cards, or train again"
         )
+
+
+_OF_ESTIMATES = "orchestai.worker_estimate/2"
+_REMEDY = "run prepare again"
+T = TypeVar("T")
+
+
+def write_estimate(path: Path, estimate: PoolEstimate | None) -> None:
+    """Write a file that `read_estimate` reads; without an estimate there is none, and a former one is removed."""
+    if estimate is None:
+        path.unlink(missing_ok=True)
+    else:
+        digests.save_torch(path, estimate_state(estimate))
+
+
+def read_estimate(path: Path) -> dict[str, Any] | None:
+    """What `write_estimate` wrote, as a checkpoint keeps it; None where there is no such file."""
+    try:
+        state = digests.load_torch(path, _REMEDY)
+    except FileNotFoundError:
+        return None
+    estimate_from(state, str(path))
+    assert isinstance(state, dict)
+    return state
+
+
+def estimate_state(estimate: PoolEstimate) -> dict[str, Any]:
+    """Plain types and tensors."""
+    return {"format": _OF_ESTIMATES, **_packed(estimate, {})}
+
+
+def estimate_from(state: object, where: str) -> PoolEstimate:
+    """The estimate that `estimate_state` was given."""
+    found = state.get("format") if isinstance(state, Mapping) else None
+    if not isinstance(state, Mapping) or found != _OF_ESTIMATES:
+        raise UserError(
+            f"{where}: its estimate of the workers is of format {found!r}, not {_OF_ESTIMATES!r}; {_REMEDY}"
+        )
+    try:
+        return _unpacked(PoolEstimate, state)
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{where}: its estimate of the workers is damaged ({error!r}); {_REMEDY}") from None
+
+
+def _packed(value: Any, tensors: dict[int, Tensor]) -> Any:
+    """Arrays that several parts share are one tensor, which is stored once."""
+    if is_dataclass(value):
+        return {field.name: _packed(getattr(value, field.name), tensors) for field in fields(value)}
+    if isinstance(value, np.ndarray):
+        return tensors.setdefault(id(value), torch.from_numpy(np.ascontiguousarray(value)))
+    if isinstance(value, tuple):
+        return [_packed(part, tensors) for part in value]
+    return value
+
+
+def _unpacked(kind: type[T], state: Mapping[str, Any]) -> T:
+    return kind(**{name: _value(hint, state[name]) for name, hint in get_type_hints(kind).items()})
+
+
+def _value(hint: Any, value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.numpy()
+    if isinstance(value, list):
+        parts = get_args(hint) if get_origin(hint) is tuple else ()
+        return tuple(_value(parts[0] if parts else None, part) for part in value)
+    return _unpacked(hint, value) if isinstance(hint, type) and is_dataclass(hint) else value

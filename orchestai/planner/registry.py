@@ -22,9 +22,9 @@ from orchestai.planner.baselines import (
     WholePlanner,
     needs_decomposer,
 )
-from orchestai.planner.checkpoint_files import is_checkpoint
+from orchestai.planner.files import is_checkpoint
 from orchestai.planner.language.plan_text import parse_plan
-from orchestai.planner.language.prompt_examples import STEPS, TASK
+from orchestai.planner.language.plan_text import STEPS, TASK
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard, WorkerError
 from orchestai.workers.generation import Generator, Prompt, SamplingParams
@@ -60,7 +60,6 @@ class FewShotPlanner:
         """Plan from a thread other than the event loop's.
 
         Raises:
-            UserError: the model cannot be asked.
             RuntimeError: called in the event loop itself, which would wait for itself for ever.
         """
         try:
@@ -141,9 +140,6 @@ def planner_for(
             (every subtask to one worker), `whole:WORKER` (the task as one subtask), `base` (the configured language
             model before any training here), or the path of a checkpoint.
         tasks: what it is to plan. Where `reference` has to plan tasks without one, a warning says who decomposes them.
-
-    Raises:
-        UserError: no planner or worker has this name, or nothing says what the `llm` planner's model costs.
     """
     kind, _, worker = name.partition(":")
     if worker and kind in ("reference", "whole"):
@@ -202,15 +198,11 @@ def _mixed(seed: int, repetition: int) -> int:
 
 
 def open_to_plan(name: str, settings: PlannerConfig, workers: WorkersConfig) -> Planner:
-    """The planner of a checkpoint, to plan and not to train; the base planner does without torch.
-
-    Raises:
-        UserError: as `open_checkpoint`, or `open_light_base`.
-    """
+    """The planner of a checkpoint, to plan and not to train; the base planner does without torch."""
     if name == BASE and settings.kind == "heads":
-        from orchestai.planner.slots.light import open_light_base
+        from orchestai.planner.slots.onnx_planner import open_onnx_base
 
-        return open_light_base(settings, worker_cards(workers))
+        return open_onnx_base(settings, worker_cards(workers))
     from orchestai.planner.checkpoint import open_checkpoint
 
     return open_checkpoint(name, settings, workers)

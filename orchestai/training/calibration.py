@@ -10,8 +10,8 @@ import torch
 
 from orchestai.planner.base import Plan
 from orchestai.planner.plan_metrics import HALF, is_right
-from orchestai.planner.slots.confidence import FEWEST
 from orchestai.planner.slots.model import PlannerModel
+from orchestai.planner.slots.scores import FEWEST
 from orchestai.tasks.instructions import NAME, held_out_instructions
 from orchestai.tasks.task import Task
 from orchestai.types import Decisions

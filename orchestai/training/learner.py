@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import logging
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
+import psutil
 import torch
 from accelerate import Accelerator
 from torch import nn
@@ -18,9 +22,8 @@ from orchestai.config import AdamConfig
 from orchestai.errors import UserError
 from orchestai.installed import needed_for
 from orchestai.lm.loading import without_notice_of_kernel
-from orchestai.training.distributed import together
-from orchestai.training.layouts import layout_of
-from orchestai.training.memory import FreedMemory
+from orchestai.sandbox.inside.jail.processes import resident_bytes
+from orchestai.training.distributed import layout_of, together
 
 logger = logging.getLogger(__name__)
 
@@ -45,9 +48,6 @@ def check_formats(learned: Mapping[str, torch.dtype], frozen: Iterable[torch.dty
     Args:
         learned: by name, the format in which each parameter takes its steps.
         frozen: formats of the other parameters.
-
-    Raises:
-        UserError: weights learn in float16, or gradients go through frozen ones unscaled.
     """
     if torch.float16 in learned.values():
         raise UserError(
@@ -74,9 +74,6 @@ def open_optimizer(parameters: Sequence[nn.Parameter] | Sequence[dict[str, Any]]
     """AdamW over the parameters, or groups of them, its moments in the format of the parameters or in 8 bits.
 
     In 8 bits, tensors of fewer than 4,096 weights keep moments in float32, as bitsandbytes advises.
-
-    Raises:
-        UserError: bitsandbytes is wanted, and not installed.
     """
     options = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     if settings.optimizer == "adamw":
@@ -134,10 +131,6 @@ class Learner:
         planner: on the accelerator's device.
         module: what `wrap` made, prepared for several processes.
         optimizer: its learning rates are those of `param_groups`.
-
-    Raises:
-        UserError: the layout does not go with the optimizer, its package is missing, or the weights cannot learn in
-            their dtype.
     """
 
     def __init__(
@@ -157,7 +150,11 @@ class Learner:
         learns = copy.deepcopy(planner) if self._layout.split else planner.to(accelerator.device)
         module = wrap(learns)
         self._layout.configure(module, settings.max_grad_norm)
-        groups = _groups(_learned(learns), rates or {})
+        learned, rates = _learned(learns), rates or {}
+        common = [parameter for name, parameter in learned.items() if name not in rates]
+        groups: list[dict[str, Any]] = [{"params": common}] if common else []
+        for rate in sorted({rates[name] for name in learned if name in rates}):
+            groups.append({"params": [p for name, p in learned.items() if rates.get(name) == rate], "lr": rate})
         optimizer = open_optimizer(groups, settings)
         self._rates = [group["lr"] for group in optimizer.param_groups]
         self.module, self.optimizer = accelerator.prepare(module, optimizer)
@@ -246,11 +243,7 @@ class Learner:
 
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`, which any layout may have given; to be called by all processes with the same.
-
-        Raises:
-            UserError: it is of other parameters.
-        """
+        """Go on from `state`, which any layout may have given; to be called by all processes with the same."""
         weights, moments = state["weights"], state["moments"]
         if set(weights) != set(self._learned):
             strange = sorted(set(weights) ^ set(self._learned))[0]
@@ -270,12 +263,71 @@ def _learned(weights: Weights) -> dict[str, nn.Parameter]:
     return {name: parameter for name, parameter in weights.named_parameters() if parameter.requires_grad}
 
 
-def _groups(learned: Mapping[str, nn.Parameter], rates: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Parameter groups of the optimizer: those without a learning rate of their own, and those of each such rate."""
-    common = [parameter for name, parameter in learned.items() if name not in rates]
-    groups: list[dict[str, Any]] = [{"params": common}] if common else []
-    for rate in sorted({rates[name] for name in learned if name in rates}):
-        groups.append(
-            {"params": [parameter for name, parameter in learned.items() if rates.get(name) == rate], "lr": rate}
-        )
-    return groups
+_OWN_GROUPS = Path("/proc/self/cgroup")
+_MOUNTED = Path("/sys/fs/cgroup")
+_LIMITS = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+"""Of a control group and what it uses, in versions 2 and 1."""
+
+
+def free_bytes(own_groups: Path = _OWN_GROUPS, mounted: Path = _MOUNTED) -> int:
+    """What the system can give without swapping, or what the limits of a container, job or slice leave of it."""
+    free: int = psutil.virtual_memory().available
+    try:
+        lines = own_groups.read_text().splitlines()
+    except OSError:
+        return free
+    for _, controllers, name in (line.split(":", 2) for line in lines):
+        if controllers in ("", "memory"):
+            root = mounted / controllers
+            group = root / name.lstrip("/")
+            # those around it, too, as far as they can be seen here
+            for folder in (group, *(one for one in group.parents if one.is_relative_to(root))):
+                for limit, usage in _LIMITS:
+                    allowed, used = _number(folder / limit), _number(folder / usage)
+                    if allowed is not None and used is not None:
+                        free = min(free, max(allowed - used, 0))
+    return free
+
+
+def _number(path: Path) -> int | None:
+    """None where there is no such file, or no limit ("max")."""
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+_SLACK = 1 << 30
+
+
+def trim() -> None:
+    """Give all freed memory back, where the system can take it (Linux with glibc)."""
+    library: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if (malloc_trim := getattr(library, "malloc_trim", None)) is not None:
+        malloc_trim(0)
+
+
+class FreedMemory:
+    """Keeps a process that trains on a CPU from holding much more memory than it needs (Linux with glibc).
+
+    Batches of ever different lengths leave blocks of ever different sizes. glibc keeps those that lie between others in
+    use, and so a process that needs one GB comes to hold ten within an hour. They are given back whenever it holds a
+    GiB more than a step needed right after the last time: where what the next step asks for again was given back, a
+    language model's training spent over a fifth of its time in the kernel.
+    """
+
+    def __init__(self) -> None:
+        self._least = resident_bytes()
+        self._needed = 0
+        self._is_trimmed = True
+
+    def give_back(self) -> None:
+        """To be called after every step."""
+        grown = resident_bytes() - self._least
+        if self._is_trimmed:
+            self._needed = max(grown, self._needed)
+            self._is_trimmed = False
+        elif grown > self._needed + _SLACK:
+            trim()
+            self._least = resident_bytes()
+            self._is_trimmed = True

@@ -17,9 +17,9 @@ from orchestai.config import Phase2Config
 from orchestai.lm.causal import CausalPolicy
 from orchestai.tasks.task import Task
 from orchestai.training.rl.advantages import make_batch
-from orchestai.training.rl.algorithms.credit import Credit
-from orchestai.training.rl.algorithms.objective import Objective
-from orchestai.training.rl.algorithms.recipes import RECIPES
+from orchestai.training.rl.credit import Credit
+from orchestai.training.rl.formulas import RECIPES
+from orchestai.training.rl.update import Objective
 from orchestai.types import Episode, Message, Trajectory
 from support.models.language_model import tiny_model
 

@@ -16,7 +16,7 @@ from orchestai.agents.policies import Policies, open_policies
 from orchestai.agents.recipes.shorthand import load_agent_config
 from orchestai.agents.registry import find, presets
 from orchestai.agents.trainer import AgentTrainer
-from orchestai.training.rl.monitoring.training_report import METRICS, ROLLOUTS
+from orchestai.training.rl.monitoring import METRICS, ROLLOUTS
 
 USED = {"tool_use": "<search>", "math_tool": "<calculator>", "deep_research": "<search>", "search": "<query>"}
 """What some role writes to use something, by workflow."""

@@ -21,7 +21,7 @@ from orchestai.cli.agents import agents
 from orchestai.errors import UserError
 from orchestai.evaluation import agents as evaluation
 from orchestai.tasks.splits import NOTHING_SEEN, SeenTasks, open_splits
-from orchestai.training.rl.monitoring.training_report import METRICS, ROLLOUTS
+from orchestai.training.rl.monitoring import METRICS, ROLLOUTS
 from support.agents import sample
 from support.repository import importing
 

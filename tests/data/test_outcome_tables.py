@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orchestai.data.tables import read_outcome_table
-from orchestai.data.tables.outcome_table import OutcomeTable
-from orchestai.data.tables.readers import parse_columns
+from orchestai.data.outcome_table import OutcomeTable
+from orchestai.data.table_readers import parse_columns, read_outcome_table
 from orchestai.errors import UserError
 
 LONG = [
@@ -144,7 +143,7 @@ def test_routerbench_in_its_published_columns(tmp_path):
 
 def test_a_reader_of_ones_own(tmp_path, monkeypatch):
     (tmp_path / "my_tables.py").write_text(
-        "from orchestai.data.tables.outcome_table import TableOutcome, UnusableOutcomeError\n"
+        "from orchestai.data.outcome_table import TableOutcome, UnusableOutcomeError\n"
         "def read(path):\n"
         "    yield TableOutcome(str(path), 'q', 'w', 0.5)\n"
         "    yield UnusableOutcomeError('no luck')\n"

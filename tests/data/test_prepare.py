@@ -23,7 +23,8 @@ from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.result import Attempt, JudgedExecution, SubtaskResult
 from orchestai.execution.reward import Reference
 from orchestai.outcome import Scored
-from orchestai.planner.stored_estimate import estimate_path, of_state, read_state
+from orchestai.planner.checkpoint import estimate_from, read_estimate
+from orchestai.planner.files import estimate_path
 from orchestai.tasks.composition.generate import OPERATIONS, SPLITS, generate, generate_pairs
 from orchestai.tasks.composition.graph import INPUT, Composition, Node
 from orchestai.tasks.composition.instructions import word
@@ -272,7 +273,7 @@ def test_the_log_says_what_is_for_validation_and_nothing_is_taken_from_tasks_for
     assert report.dropped == {"the task is kept for tests": 10}
     assert report.augmented
     assert {s.worker for e in examples if e.split == "train" for s in e.workflow.subtasks} == {"cheap"}
-    estimate = of_state(read_state(estimate_path(tmp_path / "data.json")), "data.json")
+    estimate = estimate_from(read_estimate(estimate_path(tmp_path / "data.json")), "data.json")
     assert dict(zip(estimate.workers, estimate.asked.sum(0) > 0, strict=True)) == {
         "cheap": True,
         "middle": False,

@@ -10,18 +10,19 @@ from typer.testing import CliRunner
 
 from orchestai.cli import app
 from orchestai.config import Config, load_config
+from orchestai.data.outcome_table import OutcomeTable, TableOutcome, table_of
 from orchestai.data.prepare_table import (
     prepare_table,
     table_attempts,
     write_outcomes,
 )
-from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, table_of
 from orchestai.data.training_file import load_training_data
 from orchestai.errors import UserError
 from orchestai.execution.runtime import open_runtime
 from orchestai.outcome import Scored, Unscorable
 from orchestai.planner.baselines import WholePlanner
-from orchestai.planner.checkpoint import RoutingPlanner, load_planner, open_checkpoint
+from orchestai.planner.checkpoint import load_planner, open_checkpoint
+from orchestai.planner.forecast import RoutingPlanner
 from orchestai.tasks.splits import open_splits
 from orchestai.tasks.task import Task
 from orchestai.training.supervised.train import train

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 from orchestai.cli import app
 from orchestai.config import Config
 from orchestai.data.prepare_plans import prepare_plans
-from orchestai.data.readers import READERS, find_reader
-from orchestai.data.readers.plan import SourcePlan, UnusablePlanError
+from orchestai.data.readers import READERS, SourcePlan, UnusablePlanError, find_reader
 from orchestai.data.training_file import load_training_data
 from support.repository import REPOSITORY
 from support.training.plan_files import BREAK, only, write

@@ -6,8 +6,7 @@ import pytest
 
 from orchestai.config import RewardsConfig
 from orchestai.config.rl import RewardWeights
-from orchestai.data.prepare import staffed
-from orchestai.data.step_attempts import fit_estimate
+from orchestai.data.prepare import fit_estimate, staffed
 from orchestai.data.training_file import TrainingExample
 from orchestai.estimate.pool_estimate import PoolEstimate
 from orchestai.execution.reward import RewardForm, reward_form

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 
 from orchestai.config import Config
-from orchestai.data.step_attempts import fit_estimate, step_attempts
+from orchestai.data.prepare import fit_estimate, step_attempts
 from orchestai.estimate.attempts import WHOLE, StepAttempts
 from orchestai.execution.record import ExecutionRecord, PlanOutputs, RunOutputs, SubtaskRecord
 from orchestai.execution.result import Attempt
-from orchestai.planner.checkpoint import estimate_state_of, save_planner
+from orchestai.planner.checkpoint import estimate_from, estimate_state, estimate_state_of, save_planner
+from orchestai.planner.files import STATE_KEY
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.planner.stored_estimate import STATE_KEY, of_state, to_state
 from orchestai.workers.pool import worker_cards
 from support.training import phase1
 
@@ -94,8 +94,8 @@ def test_a_checkpoint_keeps_the_estimate(tmp_path: Path):
     assert estimate is not None
     torch.manual_seed(0)
     planner = PlannerModel(config.planner, CARDS)
-    save_planner(tmp_path / "a.pth", planner, config, **{STATE_KEY: to_state(estimate)})
-    kept = of_state(estimate_state_of(tmp_path / "a.pth"), "a.pth")
+    save_planner(tmp_path / "a.pth", planner, config, **{STATE_KEY: estimate_state(estimate)})
+    kept = estimate_from(estimate_state_of(tmp_path / "a.pth"), "a.pth")
     for one, other in zip(estimate.steps(estimate.known), kept.steps(kept.known), strict=True):
         np.testing.assert_array_equal(one.right, other.right)
     save_planner(tmp_path / "b.pth", planner, config)

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestai.data.tables.near_duplicates import near_duplicate_groups
+from orchestai.data.near_duplicates import near_duplicate_groups
 from orchestai.evaluation.tables.evaluate import split_by_groups
 
 EXAMPLES = (

@@ -8,8 +8,8 @@ import pytest
 from orchestai.estimate.attempts import StepAttempts
 from orchestai.estimate.calibration import expected_calibration_error
 from orchestai.estimate.pool_estimate import PoolEstimate, fit_pool_estimate
-from orchestai.planner.outlook import Familiarity
-from orchestai.planner.stored_estimate import of_state, read_state, write_estimate
+from orchestai.planner.checkpoint import estimate_from, read_estimate, write_estimate
+from orchestai.planner.forecast import Familiarity
 
 SUBTASKS, EXECUTIONS = 60, 600
 WORKERS = ("cheap", "dear", "broken")
@@ -87,15 +87,15 @@ def test_probabilities_of_plans_come_true_for_executions_that_were_not_learned_f
 def test_an_estimate_is_the_same_after_it_was_stored(estimate, tmp_path):
     path = tmp_path / "training_data.estimate.pt"
     write_estimate(path, estimate)
-    state = read_state(path)
+    state = read_estimate(path)
     assert state is not None
-    again = of_state(state, "here")
+    again = estimate_from(state, "here")
     for one, other in zip(estimate.steps(estimate.known), again.steps(again.known), strict=True):
         np.testing.assert_array_equal(one.passes, other.passes)
         np.testing.assert_array_equal(one.spending, other.spending)
     assert (again.before, again.workers) == (estimate.before, estimate.workers)
     write_estimate(path, None)
-    assert read_state(path) is None
+    assert read_estimate(path) is None
 
 
 # An estimate learned on one suite expected two in five of the natural tasks to be solved, of which none was.

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import verify
-from orchestai.data.step_attempts import infer_right
+from orchestai.data.prepare import infer_right
 from orchestai.evaluation.statistics import bootstrap_mean, mean_over_groups, paired_difference, proportion
 from orchestai.evaluation.systems.baselines import LookupAssignment, NearestAssignment, PriorAssignment, Trial
 from orchestai.evaluation.systems.evaluate import static_mix

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orchestai.data.tables.outcome_table import TableOutcome, table_of
+from orchestai.data.outcome_table import TableOutcome, table_of
 from orchestai.evaluation.tables.replies import (
     matching_tasks,
     run_replies,

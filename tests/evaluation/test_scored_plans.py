@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from orchestai.cli import app
 from orchestai.config import Config
-from orchestai.data.readers.plan import SourcePlan, SourceStep
+from orchestai.data.readers import SourcePlan, SourceStep
 from orchestai.data.training_file import TrainingExample, save_training_data
 from orchestai.evaluation.plans import METRICS, NamedPlans, choose_plans, evaluate_plans, score_plan
 from orchestai.planner import plan_metrics

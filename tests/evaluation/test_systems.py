@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from orchestai.config import Config, WorkersConfig
-from orchestai.data.step_attempts import fit_estimate
+from orchestai.data.prepare import fit_estimate
 from orchestai.errors import FaultKind, InfrastructureError, UserError
 from orchestai.evaluation.systems.baselines import ORACLE, SAMPLE_K, STATIC_MIX
 from orchestai.evaluation.systems.evaluate import Logged, evaluate
@@ -24,7 +24,7 @@ from orchestai.execution.running_workflow import JudgingExecutor
 from orchestai.outcome import Unscorable
 from orchestai.planner.base import Plan
 from orchestai.planner.baselines import FixedAssignment, RandomAssignment, ReferencePlanner, WholePlanner
-from orchestai.planner.outlook import PoolOutlook
+from orchestai.planner.forecast import PoolForecaster
 from orchestai.sandbox import Sandbox
 from orchestai.tasks.composition.generate import BY_NAME
 from orchestai.tasks.suites import canonical_steps
@@ -164,7 +164,7 @@ async def test_evaluation_end_to_end(sandbox: Sandbox, tmp_path: Path) -> None:
         REWARD,
         Logged(no_embedding, [*records, *await logged(tasks[:1], executor)]),
         open_executor=open_executor,
-        outlook=PoolOutlook(estimate),
+        forecaster=PoolForecaster(estimate),
         execution_log=ExecutionLog(tmp_path, "ran"),
     )
     rows = {summary.name: summary for summary in evaluation.summaries}
@@ -233,8 +233,8 @@ async def test_a_further_row_has_what_is_answered_where_the_planner_is_not_sure(
     tasks = [chain(i) for i in range(12)]
     runner = Runner(JudgingExecutor(Scripted(tasks), sandbox, CONFIG.execution), tasks, REWARD)
     planner = Doubting(ReferencePlanner(FixedAssignment(("strong",))))
-    whole = {"whole": WholePlanner("weak")}
-    evaluation = await evaluate(CONFIG, {"one": planner}, runner, REWARD, Logged(no_embedding), fallbacks=whole)
+    whole = WholePlanner("weak")
+    evaluation = await evaluate(CONFIG, {"one": planner}, runner, REWARD, Logged(no_embedding), whole=whole)
     rows = {summary.name: summary for summary in evaluation.summaries}
     assert (rows["one"].success, rows["one, as served"].success) == (1.0, pytest.approx(2 / 3))
     served = {d.to: d.success.mean for d in evaluation.differences if d.of == "one, as served"}
@@ -242,7 +242,7 @@ async def test_a_further_row_has_what_is_answered_where_the_planner_is_not_sure(
     assert served["whole: weak"] == pytest.approx(2 / 3)
     assert "as served" not in evaluation.conclusion
     sure = ReferencePlanner(FixedAssignment(("strong",)))
-    evaluation = await evaluate(CONFIG, {"one": sure}, runner, REWARD, Logged(no_embedding), fallbacks=whole)
+    evaluation = await evaluate(CONFIG, {"one": sure}, runner, REWARD, Logged(no_embedding), whole=whole)
     assert all("as served" not in summary.name for summary in evaluation.summaries)
 
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestai.cli import app
-from orchestai.data.tables.outcome_table import OutcomeTable, TableOutcome, table_of
+from orchestai.data.outcome_table import OutcomeTable, TableOutcome, table_of
 from orchestai.errors import UserError
 from orchestai.evaluation.tables.baselines import BASELINES
 from orchestai.evaluation.tables.estimates import Fold, TableEstimates, estimate

@@ -12,7 +12,7 @@ import pytest
 
 from orchestai.launch import container
 from orchestai.launch.container import Hosts, training_command
-from orchestai.planner.checkpoint_files import METADATA, last_of, locate
+from orchestai.planner.files import METADATA, last_of, locate
 from support.repository import REPOSITORY
 from support.sagemaker_job import HYPERPARAMETERS
 

@@ -10,7 +10,7 @@ import torch
 from orchestai.config import Config
 from orchestai.data.training_file import TrainingExample, save_training_data
 from orchestai.planner.checkpoint import load_planner
-from orchestai.planner.checkpoint_files import FIRST, LAST, METADATA, locate
+from orchestai.planner.files import FIRST, LAST, METADATA, locate
 from orchestai.training.supervised.train import train
 from orchestai.workflow import Subtask, Workflow
 

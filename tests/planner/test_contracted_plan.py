@@ -10,14 +10,12 @@ import pytest
 
 from orchestai import Contract, Orchestrator
 from orchestai.cli.run_view import chances
-from orchestai.data.step_attempts import fit_estimate
+from orchestai.data.prepare import fit_estimate
 from orchestai.estimate.pool_estimate import PoolEstimate
 from orchestai.execution.contract.trimming import ContractError
 from orchestai.planner.base import Plan
-from orchestai.planner.contracted_plan import KEPT
-from orchestai.planner.outlook import PoolOutlook
-from orchestai.planner.planning_queue import PlanningQueue
-from orchestai.planner.serving import ServedPlanner
+from orchestai.planner.forecast import PoolForecaster
+from orchestai.planner.serving import KEPT, PlanningQueue, ServedPlanner
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Subtask, Workflow
@@ -46,9 +44,9 @@ async def answer(estimate: PoolEstimate | None, contract: Contract, made: Plan |
     def planner(tasks: Sequence[Task]) -> list[Plan]:
         return [made] * len(tasks)
 
-    outlook = None if estimate is None else PoolOutlook(estimate)
+    forecaster = None if estimate is None else PoolForecaster(estimate)
     async with Orchestrator.open(None, settings(), log=None) as o:
-        o._planning = PlanningQueue(ServedPlanner("drawn", planner, outlook=outlook))
+        o._planning = PlanningQueue(ServedPlanner("drawn", planner, forecaster=forecaster))
         return await o.run(INSTRUCTION, contract, answer="text")
 
 
@@ -138,6 +136,6 @@ def test_a_task_that_is_asked_as_it_stands_is_planned_right_but_not_one_that_los
     planned right for sure."""
     words = clean(asked)
     whole = Subtask(id="1", instruction=words, task_type="string", worker="cheap", span=(0, len(words)))
-    outlook = PoolOutlook(estimate).of(Plan(Workflow([whole]), raw_valid=True, confidence=0.3), asked)
-    assert outlook is not None
-    assert outlook.confidence == confidence
+    forecaster = PoolForecaster(estimate).of(Plan(Workflow([whole]), raw_valid=True, confidence=0.3), asked)
+    assert forecaster is not None
+    assert forecaster.confidence == confidence

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import pytest
-
 from orchestai.config import WorkersConfig
 from orchestai.outcome import Unscorable
 from orchestai.planner.base import Plan
-from orchestai.planner.serving import FallbackPlanner, with_fallbacks, with_last_resort
+from orchestai.planner.baselines import WholePlanner
+from orchestai.planner.serving import followed, with_fallbacks, with_last_resort
 from orchestai.tasks.task import Task
 from orchestai.workflow import Subtask, Workflow
-
-
-class Fixed:
-    """Makes the given plans, in turn, and notes which tasks it was asked."""
-
-    def __init__(self, *plans: Plan) -> None:
-        self.plans = list(plans)
-        self.asked: list[str] = []
-
-    def plan(self, tasks: Sequence[Task]) -> list[Plan]:
-        self.asked += [task.task_id for task in tasks]
-        return [self.plans[int(task.task_id)] for task in tasks]
 
 
 def plan(words: str = "do it", **facts: object) -> Plan:
@@ -36,19 +21,17 @@ def tasks(count: int) -> list[Task]:
 
 
 def test_a_plan_is_followed_unless_its_planner_doubts_it() -> None:
-    lost = Plan(None, raw_valid=False, fault=Unscorable("server", "down"))
-    lead = Fixed(
+    made = [
         plan(confidence=0.5),
         plan(confidence=0.49),
         plan(raw_valid=False, confidence=1.0),
         Plan(None, raw_valid=False, error="too long"),
         plan(),
-        lost,
-    )
-    other = Fixed(*[plan("whole", confidence=0.0)] * 6)
-    made = FallbackPlanner({"lead": lead, "whole": other}, 0.5).plan(tasks(6))
-    assert other.asked == ["1", "2", "3", "5"]
-    assert [p.planned_by for p in made] == [
+        Plan(None, raw_valid=False, fault=Unscorable("server", "down")),
+    ]
+    tasks = [Task(task_id=str(i), suite="s", instruct_prompt=f"task {i}") for i in range(6)]
+    kept = followed("lead", made, tasks, WholePlanner("strong"), 0.5)
+    assert [p.planned_by for p in kept] == [
         "",
         "whole, as lead was not sure (0.49)",
         "whole, as lead made an invalid plan",
@@ -56,27 +39,8 @@ def test_a_plan_is_followed_unless_its_planner_doubts_it() -> None:
         "",
         "whole, as lead could not plan (down)",
     ]
-
-
-def test_planners_are_asked_in_their_order_and_the_last_has_the_last_word() -> None:
-    first, second, third = (Fixed(plan(name, confidence=c)) for name, c in (("a", 0.1), ("b", 0.2), ("c", 0.0)))
-    (made,) = FallbackPlanner({"a": first, "b": second, "c": third}, 0.5).plan(tasks(1))
-    assert made.workflow is not None
-    assert made.workflow.subtasks[0].instruction == "c"
-    assert made.planned_by == "c, as a was not sure (0.10); b was not sure (0.20)"
-    with pytest.raises(ValueError, match="no planner"):
-        FallbackPlanner({}, 0.5)
-
-
-def test_where_the_last_makes_no_plan_the_first_valid_one_is_taken() -> None:
-    """An unsure plan was lost with an error where the fallback, a language model, wrote what is none."""
-    none = Plan(None, raw_valid=False, error="no subtask")
-    lead = Fixed(plan("a", confidence=0.1), plan("b", raw_valid=False))
-    made = FallbackPlanner({"lead": lead, "other": Fixed(none, none)}, 0.5).plan(tasks(2))
-    assert made[0].workflow == lead.plans[0].workflow
-    assert made[0].planned_by == "lead, as lead was not sure (0.10); other made no plan (no subtask)"
-    assert (made[1].workflow, made[1].error) == (None, "no subtask")
-    assert made[1].planned_by == "other, as lead made an invalid plan"
+    assert (kept[0], kept[4]) == (made[0], made[4])
+    assert [step.instruction for step in kept[1].workflow.subtasks] == ["task 1"]
 
 
 # A planner gave "book a taxi" to a calculator alone, and there was no answer.

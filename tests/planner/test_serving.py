@@ -1,4 +1,4 @@
-"""A checkpoint that is not sure of its plan leaves it to the configured fallback, and the receipt says so."""
+"""A checkpoint that is not sure of its plan asks for the whole instead, and the receipt says so."""
 
 from __future__ import annotations
 
@@ -55,10 +55,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("planner", "followed"),
-    [({}, False), ({"min_confidence": 0.2}, True), ({"fallback": ()}, True), ({"fallback": ("whole:dear",)}, False)],
-)
+@pytest.mark.parametrize(("planner", "followed"), [({}, False), ({"min_confidence": 0.2}, True)])
 def test_an_unsure_plan_is_followed_only_where_the_configuration_says_so(
     checkpoint: Path, planner: dict[str, Any], followed: bool
 ) -> None:
@@ -68,8 +65,7 @@ def test_an_unsure_plan_is_followed_only_where_the_configuration_says_so(
         assert result.receipt.planner == str(checkpoint)
         assert result.receipt.confidence == pytest.approx(0.25, abs=1e-4)
     else:
-        name = planner.get("fallback", ("whole",))[0]
-        assert result.receipt.planner == f"{name}, as {checkpoint} was not sure (0.25)"
+        assert result.receipt.planner == f"whole, as {checkpoint} was not sure (0.25)"
         assert result.receipt.confidence is None
         assert [subtask.instruction for subtask in result.workflow.subtasks] == [INSTRUCTION]
-        assert result.workflow.subtasks[0].worker == ("dear" if name == "whole:dear" else "cheap")
+        assert result.workflow.subtasks[0].worker == "cheap"

@@ -16,12 +16,12 @@ from orchestai.config import Phase2Config, PlannerConfig
 from orchestai.errors import InfrastructureError
 from orchestai.execution.result import Attempt, JudgedExecution, SubtaskResult
 from orchestai.outcome import Scored, Unscorable
-from orchestai.planner.slots.encoders.encoder import TextEncoder
 from orchestai.planner.slots.model import PlannerModel
+from orchestai.planner.slots.text_encoder import TextEncoder
 from orchestai.tasks.task import Task
-from orchestai.training.rl.monitoring.training_report import TrainingReport
-from orchestai.training.rl.monitoring.training_state import Position
+from orchestai.training.rl.monitoring import TrainingReport
 from orchestai.training.rl.ppo_functions import ModelSelector, compute_gae, compute_reward
+from orchestai.training.rl.run_state import Position
 from orchestai.types import SampleSpec
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import Subtask, Workflow

@@ -19,7 +19,7 @@ from orchestai.planner.checkpoint import load_planner, save_planner
 from orchestai.planner.language.checkpoint import open_language_planner, read_state
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import digests
-from orchestai.training.rl.monitoring.training_state import Position, load_state, save_state
+from orchestai.training.rl.run_state import Position, load_state, save_state
 from orchestai.workers.pool import worker_cards
 from support.agents import sample as agents_sample
 from support.models.language_model import save_tiny_model

@@ -12,11 +12,10 @@ from orchestai.config import Config, PlannerConfig, load_config
 from orchestai.config.aliases import PRESETS, understand
 from orchestai.errors import UserError
 from orchestai.planner.language.plan_text import Read, read_plan, write_plan
-from orchestai.planner.language.prompt import describe
-from orchestai.planner.language.prompt_examples import worked_examples
-from orchestai.training.rl.setup import split_tasks, train
+from orchestai.planner.language.planner import describe
+from orchestai.planner.language.plan_text import worked_examples
+from orchestai.training.rl.setup import VALIDATION, split_tasks, train, validate
 from orchestai.training.rl.trainer import choose_recipe
-from orchestai.training.rl.validate import VALIDATION, validate
 from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow
 from support.models.language_model import save_tiny_model

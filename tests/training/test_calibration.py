@@ -7,8 +7,8 @@ import torch
 
 from orchestai.config import PlannerConfig
 from orchestai.planner.base import Plan
-from orchestai.planner.slots.confidence import FEWEST
 from orchestai.planner.slots.model import PlannerModel
+from orchestai.planner.slots.scores import FEWEST
 from orchestai.tasks.instructions import load
 from orchestai.tasks.task import Task
 from orchestai.training.calibration import calibrate_anew, judge_plans

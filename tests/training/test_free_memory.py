@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestai.training.memory import free_bytes
+from orchestai.training.learner import free_bytes
 
 GIB = 1 << 30
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from orchestai.sandbox.inside.jail.processes import resident_bytes
-from orchestai.training.memory import FreedMemory
+from orchestai.training.learner import FreedMemory
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="only glibc gives memory back"

@@ -13,7 +13,7 @@ from torch import nn
 
 from orchestai.config import AdamConfig, Phase2Config
 from orchestai.errors import UserError
-from orchestai.training.layouts import Fsdp2
+from orchestai.training.distributed import Fsdp2
 from orchestai.training.learner import Learner
 from orchestai.training.rl.trainer import rate_factor
 

@@ -24,7 +24,7 @@ from orchestai.errors import UserError
 from orchestai.evaluation.held_out import HeldOut
 from orchestai.evaluation.statistics import Interval, mean, paired_difference
 from orchestai.evaluation.systems import baselines, plot
-from orchestai.evaluation.systems.baselines import ORACLE, STATIC_MIX, Embed, ReassignedPlanner, trials
+from orchestai.evaluation.systems.baselines import ORACLE, STATIC_MIX, Embed, trials
 from orchestai.evaluation.systems.oracle import Hindsight, best_of
 from orchestai.evaluation.systems.preference_sweep import LEAST, PREFERENCES, PreferenceSweep, sweep_preferences
 from orchestai.evaluation.systems.runner import RowSummary, Runner, SystemRow, rank_invalid, summarize
@@ -33,10 +33,10 @@ from orchestai.execution.log import ExecutionLog
 from orchestai.execution.record import ExecutionRecord
 from orchestai.execution.reward import RewardForm
 from orchestai.planner.base import Plan, Planner
-from orchestai.planner.outlook import PoolOutlook
+from orchestai.planner.forecast import PoolForecaster
 from orchestai.planner.plan_metrics import compare
-from orchestai.planner.serving import FallbackPlanner, with_last_resort
-from orchestai.planner.slots.encoders.encoder import TextEncoder, UnreadableTextError
+from orchestai.planner.serving import followed, with_last_resort
+from orchestai.planner.slots.text_encoder import TextEncoder, UnreadableTextError
 from orchestai.progress import open_progress
 from orchestai.storage import artifacts
 from orchestai.tasks.splits import task_hash
@@ -303,8 +303,8 @@ async def evaluate(
     logged: Logged,
     *,
     open_executor: OpenExecutor | None = None,
-    fallbacks: Mapping[str, Planner] | None = None,
-    outlook: PoolOutlook | None = None,
+    whole: Planner | None = None,
+    forecaster: PoolForecaster | None = None,
     execution_log: ExecutionLog | None = None,
     shown: bool = False,
 ) -> Evaluation:
@@ -314,8 +314,8 @@ async def evaluate(
         planners: by row name; the first one's decompositions are given to the baselines that choose workers alone, the
             last one is compared with every other row.
         open_executor: for sample-k-and-check, whose worker is not in the pool; without it that row is left out.
-        fallbacks: who plans what the last planner is not sure of (`planner.min_confidence`), which is a further row.
-        outlook: what is known of the pool, by which the last planner is swept through all preferences.
+        whole: plans whole tasks where the last planner is not sure (`planner.min_confidence`), which is a further row.
+        forecaster: what is known of the pool, by which the last planner is swept through all preferences.
         execution_log: gets how the last planner's plans ran, and those with the right workers in hindsight.
         shown: whether progress is.
     """
@@ -328,13 +328,13 @@ async def evaluate(
     log = [t for t in trials(known, reward) if t.worker in names]
     facts: dict[str, Any] = {}
     with open_progress("evaluate", disable=not shown) as progress:
-        swept_rows = 0 if outlook is None else len(PREFERENCES) + len(LEAST)
+        swept_rows = 0 if forecaster is None else len(PREFERENCES) + len(LEAST)
         bar = _Bar(progress, len(tasks), len(planners) + 2 * len(names) + swept_rows + _OTHER_ROWS)
         planned = {name: await asyncio.to_thread(planner.plan, tasks) for name, planner in planners.items()}
         rows = [await runner.run(name, made, bar.start(name)) for name, made in planned.items()]
         runner.refuse_if_broken()
         ours = list(planned)[-1]
-        served = _served(ours, planned[ours], fallbacks or {}, tasks, config)
+        served = None if whole is None else _served(ours, planned[ours], tasks, whole, config)
         if served is not None:
             rows.append(await runner.run(ours + AS_SERVED, served, bar.start(ours + AS_SERVED)))
             runner.refuse_if_broken()
@@ -355,9 +355,9 @@ async def evaluate(
             rows.append(sampled.row)
             facts["sample_k"] = {"worker": sampled.worker, "k": sampled.k, "budget_usd": sampled.budget_usd}
         swept = None
-        if outlook is not None:
+        if forecaster is not None:
             longest = 1 + config.planner.max_fallbacks
-            swept = await sweep_preferences(ours, planned[ours], outlook, runner, rows, bar.start, longest=longest)
+            swept = await sweep_preferences(ours, planned[ours], forecaster, runner, rows, bar.start, longest=longest)
         hindsight = Hindsight(runner.executor, names, reward, config.execution.concurrency)
         found = await hindsight.plans(tasks, bar.start(baselines.ORACLE))
         informed = await runner.run("hindsight", found, bar.start(baselines.ORACLE))
@@ -407,14 +407,11 @@ def embedder(encoder: TextEncoder) -> Embed:
 
 
 def _served(
-    ours: str, plans: Sequence[Plan], fallbacks: Mapping[str, Planner], tasks: Sequence[Task], config: Config
+    ours: str, plans: Sequence[Plan], tasks: Sequence[Task], whole: Planner, config: Config
 ) -> list[Plan] | None:
-    """The plans that `run` and `serve` follow, with others' plans and fallbacks; None where these change nothing."""
-    if not fallbacks:
-        return None
-    made = ReassignedPlanner({task.task_id: plan for task, plan in zip(tasks, plans, strict=True)})
-    followed = FallbackPlanner({ours: made, **fallbacks}, config.planner.min_confidence).plan(tasks)
-    served = with_last_resort(followed, config.workers)
+    """The plans that `run` and `serve` follow, with their fallbacks; None where these change nothing."""
+    kept = followed(ours, plans, tasks, whole, config.planner.min_confidence)
+    served = with_last_resort(kept, config.workers)
     return served if [plan.workflow for plan in served] != [plan.workflow for plan in plans] else None
 
 

@@ -16,7 +16,7 @@ from orchestai.evaluation.statistics import Interval, Values, mean, number, pair
 from orchestai.evaluation.systems.runner import Runner, SystemRow
 from orchestai.evaluation.tables.routing_metrics import hypervolume
 from orchestai.planner.base import Plan
-from orchestai.planner.outlook import PlanOutlook, PoolOutlook
+from orchestai.planner.forecast import PlanForecaster, PoolForecaster
 
 PREFERENCES: Final = tuple(round(0.1 * place, 1) for place in range(1, 10))
 LEAST: Final = (0.5, 0.7, 0.9)
@@ -109,7 +109,7 @@ class PreferenceSweep:
 async def sweep_preferences(
     planner: str,
     plans: Sequence[Plan],
-    outlook: PoolOutlook,
+    forecaster: PoolForecaster,
     runner: Runner,
     rows: Sequence[SystemRow],
     start: Callable[[str], Callable[[], None]],
@@ -127,7 +127,7 @@ async def sweep_preferences(
         longest: most workers to ask for one step.
     """
     every = zip(plans, runner.tasks, strict=True)
-    outlooks = await asyncio.to_thread(lambda: [outlook.of(plan, task.instruction) for plan, task in every])
+    forecasters = await asyncio.to_thread(lambda: [forecaster.of(plan, task.instruction) for plan, task in every])
     swept: dict[str, SystemRow] = {}
     points: list[SweptPoint] = []
     forecasts: list[Values] = []
@@ -136,7 +136,7 @@ async def sweep_preferences(
         *((f"min_success {least:g}", 0.0, least) for least in LEAST),
     ]:
         chosen, expected = [], np.full((2, len(plans)), np.nan)
-        for place, (plan, its) in enumerate(zip(plans, outlooks, strict=True)):
+        for place, (plan, its) in enumerate(zip(plans, forecasters, strict=True)):
             made, found = _chosen(plan, its, prefer, least, longest)
             chosen.append(made)
             expected[:, place] = found
@@ -165,16 +165,16 @@ async def sweep_preferences(
 
 
 def _chosen(
-    plan: Plan, outlook: PlanOutlook | None, prefer: float, least: float, longest: int
+    plan: Plan, forecaster: PlanForecaster | None, prefer: float, least: float, longest: int
 ) -> tuple[Plan, tuple[float, float]]:
     """The plan at a preference with its expected success and cost; NaN, and no plan, where these are not enough."""
-    if outlook is not None:
-        pool = outlook.pool.estimate
-        options = outlook.options(pool.workers, longest)
+    if forecaster is not None:
+        pool = forecaster.pool.estimate
+        options = forecaster.options(pool.workers, longest)
         order = by_preference(options.success, options.price / max(pool.typical_usd, 1e-12), prefer)
         best = next((int(one) for one in order if options.success[one] >= least), None)
         if best is not None:
-            made = replace(plan, workflow=outlook.with_workers(options.workers[best]), decisions=None, logp=None)
+            made = replace(plan, workflow=forecaster.with_workers(options.workers[best]), decisions=None, logp=None)
             return made, (options.success[best], options.spending[best, 0])
     if least:
         plan = replace(plan, workflow=None, error="no choice of workers is sure enough")

@@ -11,8 +11,8 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from orchestai.data.tables.near_duplicates import near_duplicate_groups
-from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values
+from orchestai.data.near_duplicates import near_duplicate_groups
+from orchestai.data.outcome_table import OutcomeTable, Rows, Values
 from orchestai.errors import UserError
 from orchestai.estimate.answers import (
     Choice,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize, softplus
 
-from orchestai.data.tables.outcome_table import Values, nan_mean
+from orchestai.data.outcome_table import Values, nan_mean
 from orchestai.evaluation.tables.estimates import (
     Estimator,
     Fold,

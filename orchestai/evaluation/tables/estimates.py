@@ -9,8 +9,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestai.data.tables.near_duplicates import shared_lines, without_lines
-from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values, nan_mean
+from orchestai.data.near_duplicates import shared_lines, without_lines
+from orchestai.data.outcome_table import OutcomeTable, Rows, Values, nan_mean
 from orchestai.estimate.attempts import Attempts, Queries, price_cards
 from orchestai.estimate.spending import SpendingEstimate
 from orchestai.estimate.success import fit_success

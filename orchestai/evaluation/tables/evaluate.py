@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from rich.markup import escape
 from rich.table import Table
 
-from orchestai.data.tables.near_duplicates import near_duplicate_groups
-from orchestai.data.tables.outcome_table import OutcomeTable, Rows, Values, nan_mean
+from orchestai.data.near_duplicates import near_duplicate_groups
+from orchestai.data.outcome_table import OutcomeTable, Rows, Values, nan_mean
 from orchestai.errors import UserError
 from orchestai.estimate.calibration import BINS, reliability
 from orchestai.evaluation.statistics import Interval

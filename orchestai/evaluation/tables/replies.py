@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from orchestai.data.tables.outcome_table import OutcomeTable, Values
+from orchestai.data.outcome_table import OutcomeTable, Values
 from orchestai.errors import UserError
 from orchestai.estimate.answers import SeenAnswers
 from orchestai.estimate.comparators import REFUSED

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from orchestai.data.tables.outcome_table import Rows, Values
+from orchestai.data.outcome_table import Rows, Values
 
 Curve: TypeAlias = tuple[Values, Values]
 """Costs, ascending, and the quality at each; `np.interp(cost, *curve)` is the quality at a cost."""

@@ -22,11 +22,9 @@ from orchestai.config.section import Section
 from orchestai.errors import UserError, first_problem
 from orchestai.lm import loading
 from orchestai.lm.local_models import PLANNER
-from orchestai.planner.checkpoint_files import METADATA, saved_config
-from orchestai.planner.language.plan_memory import PlanMemory
+from orchestai.planner.files import METADATA, STATE_KEY, saved_config
 from orchestai.planner.language.planner import LanguagePlanner
-from orchestai.planner.language.tiny import tiny_model, tiny_tokenizer
-from orchestai.planner.stored_estimate import STATE_KEY
+from orchestai.planner.language.checkpoint import tiny_model, tiny_tokenizer
 from orchestai.storage import artifacts, digests
 from orchestai.workers.pool import worker_cards
 
@@ -34,19 +32,9 @@ FORMAT = "orchestai.language-planner/1"
 """Says what the folder is; the number grows when older programs could not read it."""
 _REMEDY = "pass another checkpoint, or train again"
 STATE, ESTIMATE, _VALUE_HEAD = "training_state.pt", "worker_estimate.pt", "value_head.safetensors"
-_OF_THE_WEIGHTS = frozenset(
-    {
-        "model",
-        "tiny",
-        "assign",
-        "describe",
-        "quote",
-        "few_shot",
-        "nearest",
-        "lora",
-        "max_prompt_tokens",
-        "max_new_tokens",
-    }
+_OF_THE_WEIGHTS = (
+    *("model", "tiny", "lora", "max_prompt_tokens", "max_new_tokens"),
+    *("assign", "describe", "quote", "few_shot"),
 )
 """Keys of `planner.language` that the weights were made for; a loaded planner keeps them."""
 
@@ -58,9 +46,6 @@ def save_language_planner(path: Path | str, planner: LanguagePlanner, config: Se
         facts: what else is known (`epoch`, `val_loss`, ...): plain values go to `orchestai.json`, the estimate of the
             workers to `worker_estimate.pt`, the others (states of optimizers, ...) to `training_state.pt`; a file is
             there only where it holds something.
-
-    Raises:
-        UserError: the folder cannot be written.
     """
     estimate = facts.pop(STATE_KEY, None)
     plain = {key: value for key, value in facts.items() if _is_plain(value)}
@@ -80,8 +65,6 @@ def save_language_planner(path: Path | str, planner: LanguagePlanner, config: Se
         planner.tokenizer.save_pretrained(folder)
         if planner.policy.value_head is not None:
             save_file(planner.policy.value_head.state_dict(), folder / _VALUE_HEAD)
-        if planner.prompts.memory is not None:
-            planner.prompts.memory.save(folder)
         if estimate is not None:
             digests.save_torch(folder / ESTIMATE, estimate)
         if state:
@@ -97,9 +80,6 @@ def open_language_planner(
 
     Args:
         texts: what the model `tiny` learns its vocabulary from.
-
-    Raises:
-        UserError: the model, or a package that it needs, is not there, or as `LanguagePlanner` says.
     """
     language, cards = settings.language, worker_cards(workers)
     if language.model == TINY:
@@ -128,9 +108,6 @@ def load_language_planner(
 
     Args:
         value_head: with a value head: the saved one, or else a new one.
-
-    Raises:
-        UserError: the folder is damaged or no planner, or the model that its adapters belong to is not there.
     """
     path = Path(path)
     cards = worker_cards(workers)
@@ -155,8 +132,6 @@ def load_language_planner(
         loading.load_adapter(model, made_for.lora, path)
         tokenizer = AutoTokenizer.from_pretrained(path)
     planner = LanguagePlanner(own, cards, model, tokenizer, value_head=value_head)
-    if made_for.nearest:
-        planner.prompts.memory = PlanMemory.load(path).of_pool([card.name for card in cards])
     if planner.policy.value_head is not None and (path / _VALUE_HEAD).exists():
         planner.policy.value_head.load_state_dict(load_file(path / _VALUE_HEAD))
     digests.check_finite(path, {name: weight for name, weight in planner.named_parameters() if weight.requires_grad})
@@ -164,11 +139,7 @@ def load_language_planner(
 
 
 def read_metadata(path: Path | str) -> dict[str, Any]:
-    """What `orchestai.json` says.
-
-    Raises:
-        UserError: there is no such folder, it is damaged, or it is no planner's.
-    """
+    """What `orchestai.json` says."""
     path = Path(path)
     artifacts.restore_folder(path)
     if (path / METADATA).exists():
@@ -186,11 +157,7 @@ def read_metadata(path: Path | str) -> dict[str, Any]:
 
 
 def read_state(path: Path | str) -> Mapping[str, Any]:
-    """All facts that were saved with a planner.
-
-    Raises:
-        UserError: the folder is no planner's, or its state cannot be read.
-    """
+    """All facts that were saved with a planner."""
     metadata = read_metadata(path)
     try:
         state = digests.load_torch(Path(path) / STATE, "train again")

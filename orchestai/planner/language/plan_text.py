@@ -161,7 +161,13 @@ def read_plan(text: str, instruction: str, workers: Sequence[str], config: Plann
         WorkflowError: there are no subtasks, too many, or one is no JSON or not valid; the message says which and why.
     """
     text = spoken(text)
-    raw, cut_off = _subtasks(text)
+    try:
+        raw, cut_off = _scan(text)
+    except WorkflowError:  # perhaps a step is JSON without comments, and without commas that end nothing
+        begins = re.search(r"[\[{]", text)
+        before = begins.start() if begins else 0
+        without = _FOREIGN.sub(_as_json, text[before:])
+        raw, cut_off = _scan(text[:before] + _LAST_COMMA.sub(lambda match: match[1] or "", without))
     if not raw:
         raise WorkflowError("the model's reply holds no subtask")
     if len(raw) > config.max_subtasks:
@@ -169,8 +175,10 @@ def read_plan(text: str, instruction: str, workers: Sequence[str], config: Plann
     subtasks: list[Subtask] = []
     position = 0
     for entry in raw:
-        subtask = _located(_subtask(entry, workers, config), instruction, position)
-        position = subtask.span[1] if subtask.span is not None else position
+        subtask = _subtask(entry, workers, config)
+        if (found := _find(subtask.instruction, instruction, position)) is not None:
+            subtask = subtask.model_copy(update={"span": found[0], "instruction": found[1]})
+            position = found[0][1]
         subtasks.append(subtask)
     return Read(Workflow(subtasks), _is_whole(text), cut_off)
 
@@ -220,12 +228,6 @@ def _shield(text: str) -> str:
     return _SHIELDED.sub(lambda match: "_" * len(match[0]), text)
 
 
-def _located(subtask: Subtask, instruction: str, position: int) -> Subtask:
-    """With the span and the words that the subtask's instruction refers to, if it does."""
-    found = _find(subtask.instruction, instruction, position)
-    return subtask if found is None else subtask.model_copy(update={"span": found[0], "instruction": found[1]})
-
-
 def _find(words: str, instruction: str, position: int) -> tuple[tuple[int, int], str] | None:
     """The span that `words` quote, at best after `position` (where the step before ended), and its words."""
     if not words:
@@ -269,21 +271,6 @@ def _is_whole(text: str) -> bool:
     return isinstance(value.get("subtasks") if isinstance(value, dict) else value, list)
 
 
-def _subtasks(text: str) -> tuple[list[Any], bool]:
-    """The steps of the last whole plan in a text, else all steps in it, and whether a further one is cut off.
-
-    Raises:
-        WorkflowError: a step is no JSON, even as `_as_json` and without commas that end nothing.
-    """
-    try:
-        return _scan(text)
-    except WorkflowError:
-        begins = re.search(r"[\[{]", text)
-        before = begins.start() if begins else 0
-        without = _FOREIGN.sub(_as_json, text[before:])
-        return _scan(text[:before] + _LAST_COMMA.sub(lambda match: match[1] or "", without))
-
-
 def _as_json(match: re.Match[str]) -> str:
     """What a match of `_FOREIGN` is in JSON."""
     kind = match.lastgroup
@@ -296,6 +283,7 @@ def _as_json(match: re.Match[str]) -> str:
 
 
 def _scan(text: str) -> tuple[list[Any], bool]:
+    """The steps of the last whole plan in a text, else all steps in it, and whether a further one is cut off."""
     plan: list[Any] | None = None
     loose: list[dict[str, Any]] = []
     cut_off = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -15,43 +14,11 @@ from orchestai.lm.sampling import Completion
 from orchestai.lm.token_policy import TokenPolicy
 from orchestai.planner.base import Plan
 from orchestai.planner.language.plan_text import read_plan
-from orchestai.planner.language.prompt import PromptTooLongError, PromptWriter
-from orchestai.planner.plan_metrics import edges_of, f1, is_right, match_spans, shared_edges
+from orchestai.planner.language.planner import PromptTooLongError, PromptWriter
 from orchestai.tasks.task import Task
 from orchestai.types import SampleSpec, TokenDecisions
 from orchestai.workers.base import WorkerCard
-from orchestai.workflow import Workflow, WorkflowError
-
-
-def most_agreed(plans: Sequence[Plan]) -> Plan:
-    """The valid plan that shares most with all others on average; the first of several, and of none that is valid.
-
-    With F1 of steps and edges as what a plan is worth, this is the plan of least expected loss under the samples
-    (minimum Bayes risk; Kumar and Byrne 2004). Invalid plans share nothing. Its confidence is the share of the others
-    that are the same plan.
-    """
-    valid = [plan for plan in plans if plan.workflow is not None and plan.raw_valid]
-    if not valid:
-        return plans[0]
-    best = max(valid, key=lambda plan: sum(shared(plan, other) for other in valid if other is not plan))
-    same = sum(is_right(_workflow(other), _workflow(best)) for other in valid if other is not best)
-    return replace(best, logp=None, confidence=same / max(len(plans) - 1, 1))
-
-
-def shared(plan: Plan, other: Plan) -> float:
-    """F1 of the steps and edges, counted together, that two valid plans have in common."""
-    a, b = _workflow(plan), _workflow(other)
-    match, ours, theirs = match_spans(a, b), edges_of(a), edges_of(b)
-    return f1(len(match) + shared_edges(ours, theirs, match), len(a) + len(ours), len(b) + len(theirs))
-
-
-def _workflow(plan: Plan) -> Workflow:
-    assert plan.workflow is not None
-    return plan.workflow
-
-
-_TEMPERATURE = 0.7
-"""At which candidates are drawn, as self-consistency does (Wang et al. 2022, arXiv 2203.11171)."""
+from orchestai.workflow import WorkflowError
 
 
 class LanguagePlanner(TokenPolicy):
@@ -62,11 +29,6 @@ class LanguagePlanner(TokenPolicy):
 
     Args:
         value_head: estimate the return at every token, for PPO.
-
-    Attributes:
-
-    Raises:
-        UserError: the worked examples cannot be used, or the model has no end token.
     """
 
     def __init__(
@@ -93,22 +55,13 @@ class LanguagePlanner(TokenPolicy):
         self._names = [card.name for card in cards]
 
     def plan(self, tasks: Sequence[Task], *, sample: SampleSpec | None = None) -> list[Plan]:
-        """Write plans as `planner.language.candidates` says, or sample every token; `explore` does not matter."""
+        """Write plans greedily, or sample every token; `explore` does not matter."""
         return self.plan_instructions([task.instruction for task in tasks], sample=sample)
 
     def plan_instructions(self, instructions: Sequence[str], *, sample: SampleSpec | None = None) -> list[Plan]:
         """`plan` for bare instructions."""
         if sample is not None and len(sample.seeds) != len(instructions):
             raise ValueError(f"{len(instructions)} instructions, but {len(sample.seeds)} seeds")
-        further = self.config.language.candidates - 1
-        written = self._write(instructions, sample)
-        if sample is not None or not further:
-            return written
-        drawn = SampleSpec(frozenset(), _TEMPERATURE, [*range(further)] * len(instructions))
-        others = self._write([one for one in instructions for _ in range(further)], drawn)
-        return [most_agreed([plan, *others[i * further :][:further]]) for i, plan in enumerate(written)]
-
-    def _write(self, instructions: Sequence[str], sample: SampleSpec | None) -> list[Plan]:
         prompts, plans = self.write_prompts(instructions)
         for rows in length_batches({i: len(prompt) for i, prompt in prompts.items()}):
             written = self.policy.sample(

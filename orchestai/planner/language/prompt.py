@@ -9,12 +9,10 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from orchestai.config import PlannerConfig
-from orchestai.errors import UserError
 from orchestai.lm.chat_rendering import prompt_ids
 from orchestai.lm.local_models import PLANNER
-from orchestai.planner.language.plan_memory import KnownPlan, PlanMemory
 from orchestai.planner.language.plan_text import with_numbers, without_workers, write_plan
-from orchestai.planner.language.prompt_examples import worked_examples
+from orchestai.planner.language.plan_text import worked_examples
 from orchestai.workers.base import WorkerCard
 
 _WORDS = {
@@ -40,12 +38,6 @@ class PromptWriter:
 
     Args:
         context: most tokens that the model reads and writes together; None where it does not say.
-
-    Attributes:
-        memory: where `planner.language.nearest` takes a task's examples from.
-
-    Raises:
-        UserError: the worked examples cannot be used.
     """
 
     def __init__(
@@ -56,8 +48,6 @@ class PromptWriter:
         context: int | None = None,
     ) -> None:
         settings = config.language
-        self.memory: PlanMemory | None = None
-        self._nearest = settings.nearest
         self._tokenizer = tokenizer
         self._numbered = settings.quote == "numbered"
         self._limit = settings.max_prompt_tokens
@@ -71,24 +61,15 @@ class PromptWriter:
     def _shown(self, instruction: str) -> str:
         return with_numbers(instruction) if self._numbered else instruction
 
-    def write(self, instruction: str, *, origin: str = "") -> Tensor:
+    def write(self, instruction: str) -> Tensor:
         """(tokens,) int64 ids, at least one.
-
-        Of the examples that are nearest those stand in it that there is room for.
-
-        Args:
-            origin: of a task that is learned, whose own plan may not stand in its prompt.
 
         Raises:
             PromptTooLongError: they are more than `max_prompt_tokens`, or leave no room for `max_new_tokens`.
-            UserError: nearest examples are asked for, but no plan has been learned from.
         """
-        known = self._known(instruction, origin)
-        ids = self._ids(known, instruction)
-        most = self._limit if self._room is None else min(self._limit, self._room)
-        while known and len(ids) > most:
-            known = known[1:]
-            ids = self._ids(known, instruction)
+        messages = [*self._before, ("user", self._shown(instruction))]
+        # Read by templates of models that would think aloud before the plan.
+        ids = prompt_ids(self._tokenizer, messages, key=PLANNER.name, enable_thinking=False)
         if len(ids) > self._limit:
             raise PromptTooLongError(
                 f"a prompt of {len(ids)} tokens, but planner.language.max_prompt_tokens is {self._limit}"
@@ -99,24 +80,6 @@ class PromptWriter:
                 "planner.language.max_new_tokens"
             )
         return torch.tensor(ids, dtype=torch.long)
-
-    def _known(self, instruction: str, origin: str) -> list[KnownPlan]:
-        if not self._nearest:
-            return []
-        if self.memory is None:
-            raise UserError(
-                "planner.language.nearest: this planner has learned from no plans yet, so none can stand in its "
-                "prompts; train phase 1 with it, or set it to 0"
-            )
-        return self.memory.nearest(instruction, self._nearest, origin)
-
-    def _ids(self, known: Sequence[KnownPlan], instruction: str) -> list[int]:
-        examples = [
-            message for one in known for message in (("user", self._shown(one.instruction)), ("assistant", one.plan))
-        ]
-        messages = [*self._before, *examples, ("user", self._shown(instruction))]
-        # Read by templates of models that would think aloud before the plan.
-        return prompt_ids(self._tokenizer, messages, key=PLANNER.name, enable_thinking=False)
 
 
 def describe(config: PlannerConfig, cards: Sequence[WorkerCard]) -> str:

@@ -47,11 +47,7 @@ class Worked:
 
 
 def worked_examples(config: PlannerConfig, cards: Sequence[WorkerCard]) -> list[Worked]:
-    """The examples that `planner.language.few_shot` asks for.
-
-    Raises:
-        UserError: the file cannot be read, or an example in it is no plan for this pool; or there are not so many.
-    """
+    """The examples that `planner.language.few_shot` asks for."""
     wanted = config.language.few_shot
     if isinstance(wanted, Path):
         try:
@@ -69,24 +65,27 @@ def worked_examples(config: PlannerConfig, cards: Sequence[WorkerCard]) -> list[
             f"planner.language.few_shot: {wanted}, but {len(_BUILT_IN)} examples are built in; give a smaller number, "
             "or a file of your own examples"
         )
-    return [_built_in(instruction, steps, config, cards) for instruction, steps in _BUILT_IN[:wanted]]
-
-
-def _built_in(instruction: str, steps: Steps, config: PlannerConfig, cards: Sequence[WorkerCard]) -> Worked:
-    """With types and workers in turn: what is shown is the form, not the choice."""
     types = config.task_types
-    subtasks = [
-        Subtask(
-            id=str(i + 1),
-            instruction=words,
-            task_type=types[-1] if len(parents) > 1 else types[0],
-            worker=cards[i % len(cards)].name,
-            depends_on=parents,
-            span=(start := instruction.index(words), start + len(words)),
+    # Types and workers in turn: what is shown is the form, not the choice.
+    return [
+        Worked(
+            instruction,
+            Workflow(
+                [
+                    Subtask(
+                        id=str(i + 1),
+                        instruction=words,
+                        task_type=types[-1] if len(parents) > 1 else types[0],
+                        worker=cards[i % len(cards)].name,
+                        depends_on=parents,
+                        span=(start := instruction.index(words), start + len(words)),
+                    )
+                    for i, (words, parents) in enumerate(steps)
+                ]
+            ),
         )
-        for i, (words, parents) in enumerate(steps)
+        for instruction, steps in _BUILT_IN[:wanted]
     ]
-    return Worked(instruction, Workflow(subtasks))
 
 
 def _entry(entry: object, where: str, config: PlannerConfig, cards: Sequence[WorkerCard]) -> Worked:

@@ -12,11 +12,19 @@ from torch.nn import functional as F
 
 from orchestai.config import PlannerConfig
 from orchestai.lm.value_head import ValueHead
-from orchestai.planner.slots.dag import likeliest_edges
-from orchestai.planner.slots.decisions import IMPOSSIBLE, Chooser, DecisionBatch, SlotLayout
-from orchestai.planner.slots.heads import Boundaries, EdgeScorer, SpanPointer, first_accepted, mlp
-from orchestai.planner.slots.layers import DecoderLayer, DistanceBias, Pair, SpanPool
-from orchestai.planner.slots.reader import InstructionMemory
+from orchestai.planner.slots.decisions import IMPOSSIBLE, Chooser, DecisionBatch, SlotLayout, likeliest_edges
+from orchestai.planner.slots.layers import (
+    Boundaries,
+    DecoderLayer,
+    DistanceBias,
+    EdgeScorer,
+    InstructionMemory,
+    Pair,
+    SpanPointer,
+    SpanPool,
+    first_accepted,
+    mlp,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +242,9 @@ class StructureDecoder(nn.Module):
         start, end = given.spans.unbind(-1)
         content = self._content(given.spans, held)
         chosen = self.chosen(content)
-        all_states = self._states(chosen, end, held)[:, : self.layout.max_subtasks]
+        first, nothing = self._begin(len(chosen))
+        all_states = self._read(torch.cat([first, chosen], 1), _previous(end), held, nothing)[0]
+        all_states = all_states[:, : self.layout.max_subtasks]
         states = all_states[:, :n]
         free = self.free(given.spans, given.steps, memory)
         possible = (free & memory.edges[:, None, :, 0]).any(-1) | F.pad(given.steps, (0, 1))
@@ -242,7 +252,7 @@ class StructureDecoder(nn.Module):
         free = free[:, :n] | memory.inside(given.spans)
         given_at = given.spans[..., None] == memory.positions  # (b, n, 2, t)
         return StructureLogits(
-            go_on=_possible(go_on, possible[:, : all_states.shape[1]]),
+            go_on=go_on.masked_fill(~possible[:, : all_states.shape[1]], IMPOSSIBLE),
             start=self._starts(states, _previous(end)[:, :n], held, free, given_at[:, :, 0]),
             end=self._ends(states, held, free, start, given_at[:, :, 1]),
             boundaries=held.boundaries,
@@ -271,7 +281,7 @@ class StructureDecoder(nn.Module):
             exists = torch.arange(i, device=device) < lengths[:, None]
             free = self.free(spans, exists, memory)[:, -1:]
             possible = (free & memory.edges[:, None, :, 0]).any(-1)
-            go_on = _possible(self._go_on(state, held.boundaries, free), possible)
+            go_on = self._go_on(state, held.boundaries, free).masked_fill(~possible, IMPOSSIBLE)
             states.append(state)
             stopping.append(go_on)
             if i and stops:
@@ -334,13 +344,14 @@ class StructureDecoder(nn.Module):
         steps = torch.arange(spans.shape[1], device=spans.device) < found.length
         free = self.free(spans, steps.expand(len(spans), -1), held.memory)[:, -1:]
         possible = (free & held.memory.edges[:, None, :, 0]).any(-1)
-        go_on = _possible(self._go_on(state, held.boundaries, free), possible).view(rows, width)
+        go_on = self._go_on(state, held.boundaries, free).masked_fill(~possible, IMPOSSIBLE).view(rows, width)
         is_first = found.length == 0
         found = found.stop(
             F.logsigmoid(-go_on).masked_fill(is_first, -torch.inf), F.logsigmoid(go_on).masked_fill(is_first, 0.0)
         )
         starts = self._starts(state, ends, held, free)
-        apart = _at_most(width, starts.shape[-1])
+        # Not `min`: which of the numbers it is has to be known when a graph is exported.
+        apart = width if width < starts.shape[-1] else starts.shape[-1]
         start_logp, start = starts[:, 0].log_softmax(-1).topk(apart)
         end_logits = self._ends(state.expand(-1, apart, -1), held, free.expand(-1, apart, -1), start)
         end_logp, end = end_logits.log_softmax(-1).topk(apart)
@@ -359,28 +370,24 @@ class StructureDecoder(nn.Module):
             held: as in `continue_search`.
         """
         found = found.stop(torch.zeros_like(found.logp), torch.zeros_like(found.logp))
-        return self._likeliest(held, found.whole_logp, found.whole_lengths, found.whole_spans)
-
-    def _likeliest(
-        self, held: DecoderMemory, logp: Tensor, lengths: Tensor, spans: Tensor
-    ) -> tuple[Structure, StructureLogits]:
-        """Of (b, w) plans with (b, w, n, 2) spans those that are likeliest with their edges."""
-        rows, width, n, _ = spans.shape
-        spans = spans.flatten(0, 1)
+        rows, width, n, _ = found.whole_spans.shape
+        spans = found.whole_spans.flatten(0, 1)
         unjoined = spans.new_zeros(*spans.shape[:2], n, dtype=torch.bool)
-        given = DecisionBatch.without_workers(lengths.flatten(), spans, unjoined, self.layout.max_fallbacks)
+        given = DecisionBatch.without_workers(found.whole_lengths.flatten(), spans, unjoined, self.layout.max_fallbacks)
         logits, exists = self._along(given, held), given.steps
         edges = likeliest_edges(logits.edges, logits.parent_counts, exists)
         pairs = exists[:, :, None] & exists[:, None]
         edge_logp = (F.logsigmoid(torch.where(edges, logits.edges, -logits.edges)) * pairs).sum((1, 2))
-        best = (logp + edge_logp.view(rows, width)).argmax(1) + torch.arange(rows, device=logp.device) * width
+        logp = found.whole_logp + edge_logp.view(rows, width)
+        best = logp.argmax(1) + torch.arange(rows, device=logp.device) * width
         return Structure(given.lengths, spans, edges)[best], logits[best]
 
     def _whole(
         self, states: Tensor, content: Tensor, chosen: Tensor, spans: Tensor, exists: Tensor, memory: InstructionMemory
     ) -> dict[str, Tensor]:
         """What `StructureLogits` has beside the choices of single steps, given (b, m, d) states before n steps."""
-        steps = self._steps(states[:, : spans.shape[1]], chosen)
+        n = spans.shape[1]
+        steps = self.step(torch.cat([states[:, :n], chosen], -1)) + self.number.weight[:n]
         start, end = spans.unbind(-1)
         earlier = (end[:, None] < start[:, :, None]) & exists[:, None]
         nearest = torch.where(earlier, end[:, None], -1).amax(-1)
@@ -406,11 +413,6 @@ class StructureDecoder(nn.Module):
             pooled=self.pool.values(memory.words),
             boundaries=self.boundaries(memory.tokens),
         )
-
-    def _states(self, chosen: Tensor, ends: Tensor, held: DecoderMemory) -> Tensor:
-        """(b, k + 1, d) states before steps 0 .. k, given (b, k, d) what was chosen and (b, k) where its words end."""
-        first, nothing = self._begin(len(chosen))
-        return self._read(torch.cat([first, chosen], 1), _previous(ends), held, nothing)[0]
 
     def _begin(self, rows: int) -> tuple[Tensor, list[Pair]]:
         """(b, 1, d) what stands before the first step, and what each layer knows of what was before: nothing."""
@@ -470,13 +472,6 @@ class StructureDecoder(nn.Module):
     def _content(self, spans: Tensor, held: DecoderMemory) -> Tensor:
         return self.pool.pool(held.pooled, held.memory.inside(spans))
 
-    def _steps(self, states: Tensor, chosen: Tensor) -> Tensor:
-        return self.step(torch.cat([states, chosen], -1)) + self.number.weight[: states.shape[1]]
-
-
-def _possible(logit: Tensor, possible: Tensor) -> Tensor:
-    return logit.masked_fill(~possible, IMPOSSIBLE)
-
 
 def _at_edges(logits: Tensor, edges: Tensor, given: Tensor | None) -> Tensor:
     """(b, n, t) logits without those beside (b, t) edges, unless (b, n, t) was given."""
@@ -492,8 +487,3 @@ def _previous(ends: Tensor) -> Tensor:
 def _distance(origin: Tensor, memory: InstructionMemory) -> Tensor:
     """(b, n) tokens as (b, n, t) distances of every token from them."""
     return memory.positions - origin[..., None]
-
-
-def _at_most(wanted: int, available: int) -> int:
-    """The smaller one; unlike `min`, which number it is is known when a graph is exported."""
-    return wanted if wanted < available else available

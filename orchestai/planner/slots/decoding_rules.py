@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestai.planner.base import Plan
-from orchestai.planner.slots.encoders.encoder import EncodedText
+from orchestai.planner.slots.text_encoder import EncodedText
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import clean
 from orchestai.workflow import Subtask, Workflow, WorkflowError

@@ -2,43 +2,177 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, cached_property, lru_cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
+import transformers
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoModel, AutoTokenizer
 
 from orchestai.config import LinkerConfig
+from orchestai.errors import UserError
+from orchestai.lm import weights
 from orchestai.lm.length_batches import length_batches
+from orchestai.lm.loading import quietly
 from orchestai.planner.base import Plan
-from orchestai.planner.slots.dag import best_expected_edges
+from orchestai.planner.slots.decisions import best_expected_edges
 from orchestai.planner.slots.decoder import Structure
-from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder, UnreadableTextError
-from orchestai.planner.slots.encoders.step_encoder import open_step_encoder
-from orchestai.planner.slots.heads import mlp
-from orchestai.planner.slots.layers import EncoderLayer, padded, present
-from orchestai.planner.slots.losses import GivenEdges
-from orchestai.planner.slots.targets import (
+from orchestai.planner.slots.layers import EncoderLayer, mlp, padded, present
+from orchestai.planner.slots.losses import (
     IGNORE,
+    GivenEdges,
     PlanTargets,
     check_words,
     existing_steps,
     given_decisions,
     token_spans,
 )
+from orchestai.planner.slots.text_encoder import EncodedText, TextEncoder, UnreadableTextError
+from orchestai.storage.byte_store import ByteStore
 from orchestai.text.spoken import ORDINALS
 
 if TYPE_CHECKING:
     from orchestai.planner.slots.model import PlannerModel
 
-_LAYER = 20
-"""Which of the language model's layers is read; later ones are not computed."""
-_HEADS = 4
+
+_KEY = "planner.linker.language_model"
+_BETWEEN = "\n\n"
+_CACHED = 20_000
+_MAX_STORED_BYTES = 1 << 30
+_VERSION = 1
+"""Grows when something else is read of the same steps, so that what was kept before is not taken for it."""
+
+Spans: TypeAlias = "tuple[tuple[int, int], ...]"
+logger = logging.getLogger(__name__)
+
+
+class StepEncoder:
+    """A frozen causal language model. Not a module of the planner: its weights are neither trained nor stored there.
+
+    Instructions are read one at a time, so that what is read never depends on a batch. What was read of the latest
+    20,000 (some 14 kB each with SmolLM2 and six steps) is kept in memory.
+
+    Args:
+        name: `smollm2-135m`, or a name or path of a model of Llama's kind with a fast tokenizer.
+        layer: the layer whose output is read; later ones are not computed.
+        cache_dir: where the packaged model is converted to.
+        store: keeps what was read for later processes, under all that it depends on: the tokens, the steps' places
+            among them, the model's weights and configuration, and what computes with them.
+
+    Attributes:
+        width: numbers per step: of its last token, and of the mean of its tokens.
+    """
+
+    def __init__(self, name: str, layer: int, cache_dir: Path, store: ByteStore | None = None) -> None:
+        self.name = name
+        self._store = store
+        self._identity = ""
+        path = weights.source(name, cache_dir, _KEY)
+        dtype = weights.choose_dtype("auto", torch.device("cpu"))
+        try:
+            self._tokenizer = AutoTokenizer.from_pretrained(path)
+            with quietly():
+                self._model = AutoModel.from_pretrained(path, dtype=dtype).eval().requires_grad_(False)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{_KEY}: cannot load {name!r}: {str(error).strip().splitlines()[0]}") from None
+        if not self._tokenizer.is_fast:
+            raise UserError(f"{_KEY}: {name!r} has no fast tokenizer, which the offsets of tokens need")
+        layers = getattr(self._model, "layers", None)
+        if not isinstance(layers, nn.ModuleList) or not hasattr(self._model, "norm"):
+            raise UserError(f"{_KEY}: {name!r} is no causal language model of Llama's kind")
+        if layer > len(layers):
+            raise UserError(f"{_KEY}: {name!r} has {len(layers)} layers, but layer {layer} is read")
+        del layers[layer:]
+        self._model.norm = nn.Identity()
+        self.width: int = 2 * self._model.config.hidden_size
+        self._known = lru_cache(maxsize=_CACHED)(self._read)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 of the weights that are used, as 16 hexadecimal digits; the same in float32 and bfloat16."""
+        digest = hashlib.sha256()
+        for key, tensor in sorted(self._model.state_dict().items()):
+            digest.update(key.encode())
+            digest.update(tensor.to("cpu", torch.bfloat16).contiguous().view(torch.int16).numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    def read(self, instruction: str, spans: Iterable[tuple[int, int]]) -> Tensor:
+        """(n, width) bfloat16 on the CPU; a row for each step.
+
+        Args:
+            spans: [start, end) character offsets of the steps in the instruction.
+
+        Raises:
+            UnreadableTextError: the instruction is too long to be read twice, or a step has no words.
+        """
+        return self._known(instruction, tuple((start, end) for start, end in spans))
+
+    def _read(self, instruction: str, spans: Spans) -> Tensor:
+        once = self._tokenizer(instruction, return_offsets_mapping=True, add_special_tokens=False, verbose=False)
+        ids, offsets = once["input_ids"], once["offset_mapping"]
+        start = self._tokenizer.bos_token_id
+        between = self._tokenizer.encode(_BETWEEN, add_special_tokens=False)
+        before = [*([] if start is None else [start]), *ids, *between]
+        count, context = len(before) + len(ids), self._model.config.max_position_embeddings
+        if count > context:
+            raise UnreadableTextError(
+                f"read twice, the text has {count} tokens, but {self.name!r} (planner.linker.language_model) takes "
+                f"{context}"
+            )
+        places = []
+        for number, (first, end) in enumerate(spans, start=1):
+            if not instruction[first:end].strip():
+                raise UnreadableTextError(f"step {number} has no words")
+            inside = [i for i, (a, b) in enumerate(offsets, start=len(before)) if a < end and b > first and b > a]
+            places.append((inside[0], inside[-1] + 1))
+        tokens = [*before, *ids]
+        if self._store is None:
+            return self._computed(tokens, places)
+        if not self._identity:  # what decides the numbers beside the tokens: the model, and what computes with it
+            facts = (
+                *(_VERSION, self.fingerprint, self._model.config.to_diff_dict(), self._model.dtype),
+                *(self._model.device.type, torch.__version__, transformers.__version__),
+            )
+            self._identity = hashlib.sha256(repr(facts).encode()).hexdigest()
+        key = f"{self._identity} {tokens} {places}"
+        if (content := self._store.load(key)) is not None:
+            return torch.frombuffer(bytearray(content), dtype=torch.bfloat16).view(len(places), self.width)
+        found = self._computed(tokens, places)
+        try:
+            self._store.save(key, found.view(torch.int16).numpy().tobytes())
+        except UserError as error:
+            logger.warning("what the language model reads of given steps is not kept for later runs: %s", error)
+            self._store = None
+        return found
+
+    @torch.no_grad()
+    def _computed(self, tokens: list[int], places: list[tuple[int, int]]) -> Tensor:
+        """(n, width) bfloat16: of the tokens [start, end) of each step the last one's output, and the mean."""
+        hidden = self._model(torch.tensor([tokens], device=self._model.device), use_cache=False).last_hidden_state[0]
+        rows = [torch.cat([hidden[end - 1], hidden[start:end].mean(0)]) for start, end in places]
+        return torch.stack(rows).to("cpu", torch.bfloat16)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> StepEncoder:
+        """Itself: copies of a planner share the model, which never changes, and its cache."""
+        return self
+
+
+@cache
+def open_step_encoder(name: str, layer: int, cache_dir: Path) -> StepEncoder:
+    """The process's reader of that description: whoever plans with it shares its weights and what it has read.
+
+    What it has read is also kept in `cache_dir/steps`, 1 GiB at most.
+    """
+    return StepEncoder(name, layer, cache_dir, ByteStore(cache_dir / "steps", _MAX_STORED_BYTES))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +225,6 @@ def plan_given(
 
     Args:
         steps: for each instruction the [start, end) character offsets of the steps in it.
-
-    Raises:
-        UserError: the planner has no edge predictor, as `planner.linker` is not configured.
     """
     predictor, config, device = planner.edge_predictor, planner.config, planner.card_features.device
     plans: dict[int, Plan] = {}
@@ -122,7 +253,6 @@ def plan_given(
     return [plans[i] for i in range(len(instructions))]
 
 
-_NO_TOKEN = -1
 _LAYER, _HEADS = 20, 4
 """Of the language model, whose later layers are not computed, and of the attention of pairs to each other."""
 _DROPOUT = 0.4
@@ -148,10 +278,11 @@ class References(nn.Module):
         self.around = nn.Sequential(nn.LayerNorm(width), nn.Dropout(_DROPOUT), nn.Linear(width, out), nn.GELU())
         self.out = nn.Linear(out, out, bias=False)
         self.numbers: Tensor
-        # (count, 2) the tokens of each number as a figure and as an ordinal; `_NO_TOKEN` where it is no single one
+        # (count, 2) the tokens of each number as a figure and as an ordinal; -1 where it is no single one
         figures = [str(number) for number in range(1, max_subtasks + 1)]
         spelled = zip_longest(figures, ORDINALS[:max_subtasks], fillvalue="")
-        single = [[_only(text_encoder.token_ids(word)) for word in words] for words in spelled]
+        ids = [[text_encoder.token_ids(word) for word in words] for words in spelled]
+        single = [[found[0] if len(found) == 1 else -1 for found in row] for row in ids]
         self.register_buffer("numbers", torch.tensor(single), persistent=False)
 
     def forward(self, tokens: Tensor, ids: Tensor, spans: Tensor, steps: Tensor) -> Tensor:
@@ -172,10 +303,6 @@ class References(nn.Module):
         return found.unflatten(1, (n, n))
 
 
-def _only(ids: list[int]) -> int:
-    return ids[0] if len(ids) == 1 else _NO_TOKEN
-
-
 class EdgePredictor(nn.Module):
     """Says for each ordered pair of given steps whether the second needs the first.
 
@@ -191,9 +318,6 @@ class EdgePredictor(nn.Module):
 
     Attributes:
         step_encoder: what the language model knows of steps; its weights are not among the module's.
-
-    Raises:
-        UserError: the language model cannot be loaded.
     """
 
     def __init__(self, config: LinkerConfig, text_encoder: TextEncoder, max_subtasks: int, cache_dir: Path) -> None:
@@ -227,7 +351,17 @@ class EdgePredictor(nn.Module):
         rows = zip(instructions, targets["spans"].tolist(), steps.sum(-1).tolist(), strict=True)
         read = [self.step_encoder.read(text, row[:count]) for text, row, count in rows]
         known = pad_sequence([one.to(device, torch.float32) for one in read], batch_first=True)
-        logits = self._logits(known, texts, spans, steps)
+        step = self.step(known)
+        n = steps.shape[1]
+        listed = torch.arange(n, device=device)
+        pairs = self.parent(step)[:, :, None] + self.child(step)[:, None]
+        pairs = pairs + self.product[0](step)[:, :, None] * self.product[1](step)[:, None]
+        pairs = pairs + self.distance(listed - listed[:, None] + self.max_subtasks - 1)
+        tokens, ids = padded([text.hidden for text in texts], device), padded([text.ids for text in texts], device)
+        said: Tensor = self.mentions(tokens, ids, present(texts, device), spans, steps)
+        pairs = pairs + (said + self.references(tokens, ids, spans, steps))
+        rivals = self.rivals(pairs.transpose(1, 2).flatten(0, 1), steps.repeat_interleave(n, 0)[:, None, None])
+        logits: Tensor = self.out(rivals)[..., 0].unflatten(0, (-1, n)).transpose(1, 2)
         return GivenEdges(edge_logits=logits, workflow_graph=logits.sigmoid())
 
     def read(self, instruction: str, spans: Sequence[tuple[int, int]]) -> None:
@@ -246,29 +380,6 @@ class EdgePredictor(nn.Module):
             raise UnreadableTextError(f"{len(spans)} steps, but planner.max_subtasks is {self.max_subtasks}")
         check_words(spans, self.text_encoder.encode(instruction).offsets)
         self.step_encoder.read(instruction, spans)
-
-    def _logits(self, known: Tensor, texts: Sequence[EncodedText], spans: Tensor, steps: Tensor) -> Tensor:
-        """(b, n, n) edge logits from row to column.
-
-        Args:
-            known: (b, n, width) what the language model gives for each step.
-            texts: b instructions as the encoder reads them.
-            spans: (b, n, 2) first and last token of each step, both inclusive.
-            steps: (b, n) bool; the steps that exist.
-        """
-        step = self.step(known)
-        n = steps.shape[1]
-        listed = torch.arange(n, device=steps.device)
-        pairs = self.parent(step)[:, :, None] + self.child(step)[:, None]
-        pairs = pairs + self.product[0](step)[:, :, None] * self.product[1](step)[:, None]
-        pairs = pairs + self.distance(listed - listed[:, None] + self.max_subtasks - 1)
-        tokens = padded([text.hidden for text in texts], spans.device)
-        ids = padded([text.ids for text in texts], spans.device)
-        said: Tensor = self.mentions(tokens, ids, present(texts, spans.device), spans, steps)
-        pairs = pairs + (said + self.references(tokens, ids, spans, steps))
-        rivals = self.rivals(pairs.transpose(1, 2).flatten(0, 1), steps.repeat_interleave(n, 0)[:, None, None])
-        logits: Tensor = self.out(rivals)[..., 0].unflatten(0, (-1, n)).transpose(1, 2)
-        return logits
 
 
 class Mentions(nn.Module):

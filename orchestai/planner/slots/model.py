@@ -19,16 +19,15 @@ from orchestai.config import CACHE_DIR, PlannerConfig
 from orchestai.errors import UserError
 from orchestai.lm.length_batches import length_batches
 from orchestai.planner.base import Plan
-from orchestai.planner.slots.confidence import PlanConfidence, sureness
-from orchestai.planner.slots.decisions import STRUCTURE, Chooser, DecisionBatch, SlotLayout, explored
+from orchestai.planner.slots.decisions import STRUCTURE, Chooser, DecisionBatch, explored
 from orchestai.planner.slots.decoder import Structure, StructureDecoder, StructureLogits
 from orchestai.planner.slots.decoding_rules import by_the_rules, finish_plan, rank_by_cards, step_words
 from orchestai.planner.slots.edge_predictor import EdgePredictor, FoundSteps, plan_given
-from orchestai.planner.slots.encoders.encoder import EncodedText, TextEncoder, UnreadableTextError, open_encoder
-from orchestai.planner.slots.losses import PlannerOutputs, supervised_loss
-from orchestai.planner.slots.reader import InstructionMemory, InstructionReader
-from orchestai.planner.slots.selector import SelectionLogits, WorkerSelector
-from orchestai.planner.slots.targets import PlanTargets, given_decisions
+from orchestai.planner.slots.layers import InstructionMemory, InstructionReader
+from orchestai.planner.slots.losses import PlannerOutputs, PlanTargets, given_decisions, supervised_loss
+from orchestai.planner.slots.scores import PlanConfidence, score, sureness
+from orchestai.planner.slots.selector import WorkerSelector
+from orchestai.planner.slots.text_encoder import EncodedText, TextEncoder, UnreadableTextError, open_encoder
 from orchestai.tasks.task import Task
 from orchestai.threads import usable_cores
 from orchestai.types import AnyDecisions, DecisionKind, Decisions, SampleSpec, Scores
@@ -36,73 +35,6 @@ from orchestai.workers.base import WorkerCard
 
 _SEARCHED_AT_ONCE = 4
 """Instructions whose steps one thread looks for together; 16 need .4 GB more on two cores and are no quicker."""
-
-
-def score(
-    structure: StructureLogits | None,
-    selection: SelectionLogits | None,
-    given: DecisionBatch,
-    explored: Tensor,
-    temperature: float,
-    layout: SlotLayout,
-) -> Scores:
-    """Scores of the decisions that the logits were computed along.
-
-    Args:
-        structure: None where no decision about steps and edges is scored.
-        selection: None where none about types and workers is.
-        explored: (b, slots) bool; the decisions that are scored.
-    """
-    rows, n, fallbacks = given.fallbacks.shape
-    if selection is None:
-        chosen = [torch.zeros(rows, n, 2 + fallbacks, device=explored.device)] * 3
-    else:
-        kind = _log_prob(selection.types, given.types, temperature)
-        worker = _log_prob(selection.workers, given.workers, temperature)
-        fallback = _log_prob(selection.fallbacks, given.fallbacks, temperature)
-        chosen = [
-            torch.cat([its[..., None], one[..., None], more], -1)
-            for its, one, more in zip(kind, worker, fallback, strict=True)
-        ]
-        chosen.append(selection.values)
-    if structure is None:
-        nothing = chosen[0].new_zeros(rows, n, 3), chosen[0].new_zeros(rows, n, n)
-        parts = [(nothing[0], more, nothing[1]) for more in chosen]
-    else:
-        going = torch.arange(structure.go_on.shape[1], device=explored.device) < given.lengths[:, None]
-        stop = _log_prob_bool(structure.go_on, going, temperature)
-        start = _log_prob(structure.start, given.spans[..., 0], temperature)
-        end = _log_prob(structure.end, given.spans[..., 1], temperature)
-        edge = _log_prob_bool(structure.edges, given.edges, temperature)
-        parts = [(_steps(stop[i], start[i], end[i]), chosen[i], edge[i]) for i in (0, 1)]
-        parts.append((structure.state_values, chosen[2], structure.plan_value[:, None, None].expand(-1, n, n)))
-    logp, entropy, value = (_place(*part, layout) * explored for part in parts)
-    return Scores(logp=logp, entropy=entropy, value=value, mask=explored, step=layout.step)
-
-
-def _steps(stop: Tensor, *others: Tensor) -> Tensor:
-    """(b, m) and (b, n), n <= m, as (b, m, decisions)."""
-    padded = [F.pad(other, (0, stop.shape[1] - other.shape[1])) for other in others]
-    return torch.stack([stop, *padded], -1)
-
-
-def _place(steps: Tensor, chosen: Tensor, pairs: Tensor, layout: SlotLayout) -> Tensor:
-    """(b, m, 3), (b, n, 2 + F) and (b, n, n), n <= m, as (b, slots)."""
-    padded = F.pad(chosen, (0, 0, 0, steps.shape[1] - chosen.shape[1]))
-    return layout.place(torch.cat([steps, padded], -1), pairs)
-
-
-def _log_prob(logits: Tensor, chosen: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """Log-probability of the (...) indices `chosen` under (..., k) logits, and the entropy; each (...)."""
-    logp = F.log_softmax(logits / temperature, -1)
-    return logp.gather(-1, chosen[..., None])[..., 0], -(logp.exp() * logp).sum(-1)
-
-
-def _log_prob_bool(logits: Tensor, chosen: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """The same for bool choices with (...) logits of True."""
-    scaled = logits / temperature
-    entropy = F.binary_cross_entropy_with_logits(scaled, scaled.sigmoid(), reduction="none")
-    return F.logsigmoid(torch.where(chosen, scaled, -scaled)), entropy
 
 
 _KEPT = 10_000
@@ -122,9 +54,6 @@ class PlannerModel(nn.Module):
     Attributes:
         by_cards: whether workers are chosen by what their cards say, since nothing was learned of them.
         base: digest of the base planner that its weights began with; empty if they began from nothing.
-
-    Raises:
-        UserError: the encoder, or the language model of the edge predictor, cannot be loaded.
     """
 
     def __init__(
@@ -191,11 +120,7 @@ class PlannerModel(nn.Module):
 
     @property
     def edge_predictor(self) -> EdgePredictor:
-        """What joins steps that instructions list.
-
-        Raises:
-            UserError: `planner.linker` is not configured.
-        """
+        """What joins steps that instructions list."""
         if self.linker is None:
             raise UserError(
                 "planner.linker: null, but steps are given; set planner.linker.language_model=smollm2-135m and train"
@@ -246,11 +171,7 @@ class PlannerModel(nn.Module):
         return [plans[i] for i in range(len(instructions))]
 
     def plan_steps(self, instructions: Sequence[str], steps: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]:
-        """See `plan_given`.
-
-        Raises:
-            UserError: `planner.linker` is not configured.
-        """
+        """See `plan_given`."""
         return plan_given(self, instructions, steps)
 
     def score(
@@ -388,7 +309,14 @@ class PlannerModel(nn.Module):
             return self.selector.select(words, self.card_features, structure, chooser)
         rows = zip(instructions, encoded, structure.spans.tolist(), structure.lengths.tolist(), strict=True)
         steps = [[step_words(text, its.offsets, span) for span in spans[:n]] for text, its, spans, n in rows]
-        ranks = self._by_cards([words for row in steps for words in row]).split([len(row) for row in steps])
+        # those first whose cards say what the steps' words do; W stands for no further one
+        most, count = 1 + self.config.max_fallbacks, sum(map(len, steps))
+        first = torch.zeros(count, most, dtype=torch.long)
+        if self.cards:
+            meant, said = [words for row in steps for words in row], [card.text for card in self.cards]
+            nearest = torch.from_numpy(rank_by_cards(self.encoder.sentences(meant), self.encoder.sentences(said)))
+            first = F.pad(nearest, (0, max(most - nearest.shape[1], 0)), value=len(self.cards))[:, :most]
+        ranks = first.split([len(row) for row in steps])
         longest = structure.spans.shape[1]
         ranked = torch.stack([F.pad(its, (0, 0, 0, longest - len(its))) for its in ranks]).to(device)
         return DecisionBatch(
@@ -399,16 +327,6 @@ class PlannerModel(nn.Module):
             ranked[..., 1:],
             structure.edges,
         )
-
-    def _by_cards(self, steps: Sequence[str]) -> Tensor:
-        """(steps, 1 + F) workers, those first whose cards say what the steps' words do; W stands for no further one."""
-        if not self.cards:
-            return torch.zeros(len(steps), 1 + self.config.max_fallbacks, dtype=torch.long)
-        first = rank_by_cards(self.encoder.sentences(steps), self.encoder.sentences([card.text for card in self.cards]))
-        missing = 1 + self.config.max_fallbacks - first.shape[1]
-        return F.pad(torch.from_numpy(first), (0, max(missing, 0)), value=len(self.cards))[
-            :, : 1 + self.config.max_fallbacks
-        ]
 
     @torch.no_grad()
     def sureness(self, instructions: Sequence[str], decisions: Sequence[Decisions]) -> Tensor:
@@ -441,7 +359,7 @@ class PlannerModel(nn.Module):
         """(b, features) of plans, given the logits along them, that `PlanConfidence` learns from."""
         layout = self.decoder.layout
         free = self.decoder.free_edges(given.spans, given.steps, memory)
-        mask = explored(given, free, len(self.cards), frozenset({"stop", "span", "edge"}), layout)
+        mask = explored(given, free, len(self.cards), STRUCTURE, layout)
         return sureness(score(logits, None, given, mask, 1.0, layout), given.lengths, layout)
 
     def finish(
@@ -469,8 +387,7 @@ class PlannerModel(nn.Module):
                 [types[kind] for kind in row.types.tolist()],
                 [[names[w] for w in its if w < len(names)] for its in chosen],
             )
-            made = replace(plan, decisions=row, logp=None if logp is None else logp[i])
-            plans.append(made)
+            plans.append(replace(plan, decisions=row, logp=None if logp is None else logp[i]))
         return plans
 
     def read(self, encoded: Sequence[EncodedText]) -> InstructionMemory:
@@ -500,20 +417,15 @@ def _forget_steps(planner: nn.Module, _: object) -> None:
 
 
 def card_features(cards: Sequence[WorkerCard], encoder: TextEncoder) -> Tensor:
-    """(W, encoder width + 2) features: the card's words, its price's logarithm, and 1 if it asks no language model.
-
-    Raises:
-        UserError: a card has no words, or too many.
-    """
+    """(W, encoder width + 2) features: the card's words, its price's logarithm, and 1 if it asks no language model."""
     if not cards:
         return torch.zeros(0, encoder.width + 2)
-    words = torch.from_numpy(np.concatenate([_words_of(card, encoder) for card in cards])) * math.sqrt(encoder.width)
+    read = []
+    for card in cards:
+        try:
+            read.append(encoder.embed([card.text]))
+        except UnreadableTextError as error:
+            raise UserError(f"workers.pool.{card.name}.card: {error}") from None
+    words = torch.from_numpy(np.concatenate(read)) * math.sqrt(encoder.width)
     facts = [[(math.log10(card.price_usd + 1e-8) + 5) / 2, float(card.kind == "tool")] for card in cards]
     return torch.cat([words, torch.tensor(facts)], -1)
-
-
-def _words_of(card: WorkerCard, encoder: TextEncoder) -> NDArray[np.float32]:
-    try:
-        return encoder.embed([card.text])
-    except UnreadableTextError as error:
-        raise UserError(f"workers.pool.{card.name}.card: {error}") from None

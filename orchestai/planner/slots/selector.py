@@ -13,9 +13,8 @@ from orchestai.config import PlannerConfig
 from orchestai.lm.value_head import ValueHead
 from orchestai.planner.slots.decisions import IMPOSSIBLE, Chooser, DecisionBatch, SlotLayout
 from orchestai.planner.slots.decoder import Structure
-from orchestai.planner.slots.encoders.encoder import TextEncoder
-from orchestai.planner.slots.heads import match, mlp
-from orchestai.planner.slots.layers import SpanPool, padded, present
+from orchestai.planner.slots.layers import SpanPool, match, mlp, padded, present
+from orchestai.planner.slots.text_encoder import TextEncoder
 from orchestai.types import DecisionKind
 
 

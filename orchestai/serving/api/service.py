@@ -410,7 +410,7 @@ class Service:
         planners = {self.config.model: None, **{name: name for name in self.config.checkpoints}}
         for name, planner in planners.items():
             yield ServedModel(name, planner=planner)
-            has_estimate = self.orchestrator.planner_named(planner).outlook is not None
+            has_estimate = self.orchestrator.planner_named(planner).forecaster is not None
             for profile, contract in self.config.profiles.items():
                 if has_estimate or not contract.model_fields_set & _OF_ESTIMATES:
                     yield ServedModel(f"{name}:{profile}", contract, planner)

@@ -38,7 +38,7 @@ from orchestai.tasks.records import has_tests
 from orchestai.tasks.splits import divide, task_hash
 from orchestai.tasks.task import UNIT_TESTS, Task
 from orchestai.text.syntax import parse_python
-from orchestai.training.rl.reward_setup import Measurement, open_reward
+from orchestai.training.rl.setup import Measurement, open_reward
 from orchestai.training.rl.setup import train as train_phase2
 from orchestai.training.supervised.train import train as train_phase1
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from orchestai.errors import UserError, first_problem
 from orchestai.orchestrator import Orchestrator
-from orchestai.planner.checkpoint_files import METADATA, fingerprint_of, locate
+from orchestai.planner.files import METADATA, fingerprint_of, locate
 from orchestai.storage import artifacts
 from orchestai.storage.folder_lock import locked
 

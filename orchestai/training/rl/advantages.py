@@ -8,21 +8,22 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
+from rich.table import Table
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from orchestai.config import Phase2Config, RlConfig
+from orchestai.config import OptimizationConfig, Phase2Config, RlConfig
 from orchestai.errors import UserError
-from orchestai.outcome import Reward
+from orchestai.execution.reward import invalid_reward
+from orchestai.lm.value_head import ValueHead
+from orchestai.outcome import Reward, RewardPart
 from orchestai.tasks.task import Task
-from orchestai.training.rl.algorithms import formulas
-from orchestai.training.rl.algorithms.credit import Acts, Credit, acts_of, step_advantages
-from orchestai.training.rl.algorithms.critic import PER_DECISION, PER_TOKEN, advantages_and_returns, horizon
-from orchestai.training.rl.algorithms.formulas import GroupAdvantages
-from orchestai.training.rl.algorithms.recipes import Recipe
-from orchestai.training.rl.batch import Batch, corrected
-from orchestai.training.rl.rollouts.rows import BETWEEN, TrajectoryRow, rows_of
-from orchestai.types import Episode, TokenDecisions, Turn
+from orchestai.training.rl import formulas
+from orchestai.training.rl.batch import BETWEEN, Batch, TrajectoryRow, corrected, rows_of
+from orchestai.training.rl.credit import Acts, Credit, acts_of, step_advantages
+from orchestai.training.rl.formulas import GroupAdvantages, Recipe
+from orchestai.training.rl.policy import Policy
+from orchestai.types import Episode, TokenDecisions, Trajectory, Turn
 
 _TELLING = 0.02
 """Least difference of cost and latency, in shares of a success, that tells plans apart: no two took equally long."""
@@ -79,11 +80,7 @@ class Learning:
 
 
 def plan_credit(config: Phase2Config) -> Credit:
-    """How the rewards of plans are credited; `alpha`, a success, is their unit.
-
-    Raises:
-        UserError: steps cannot be credited apart as the configuration says.
-    """
+    """How the rewards of plans are credited; `alpha`, a success, is their unit."""
     by_step = config.credit == "step"
     comparable = config.algorithm == "GRPO" and config.loss_type == "dr_grpo"
     if by_step and not (comparable and set(config.explore) <= {"worker", "fallback"}):
@@ -114,9 +111,6 @@ def make_batch(
     Args:
         tasks: by id.
         max_slots: of the policy.
-
-    Raises:
-        UserError: the rule is not for PPO.
     """
     if credit.telling and recipe.baseline not in ("critic", "batch"):
         episodes = _without_trifles(episodes, credit.telling * credit.unit)
@@ -260,3 +254,139 @@ def _credit_steps(episodes: Sequence[Episode], acts: Acts) -> Tensor:
         failed[row, :n] = torch.tensor([step.failed for step in steps], dtype=torch.bool)
         exists[row, :n] = True
     return step_advantages(acts.role_reward[acts.last], own, failed, exists, acts.group[acts.last]).float()
+
+
+VALUE_STEP = 0.05
+"""Most by which one optimizer step changes a value, unless the learning rate is given; successes are worth about 1."""
+
+
+class Horizon(NamedTuple):
+    """How far a reward reaches back.
+
+    Attributes:
+        gamma: discount per slot.
+        lam: lambda of generalized advantage estimation.
+    """
+
+    gamma: float
+    lam: float
+
+
+PER_DECISION = Horizon(0.99, 0.95)
+"""Schulman et al. 2016 (arXiv 1506.02438); a plan has a few decisions."""
+PER_TOKEN = Horizon(1.0, 1.0)
+"""Hu et al. 2025 (Open-Reasoner-Zero, arXiv 2503.24290): anything less forgets a reward hundreds of tokens away."""
+
+
+def horizon(config: OptimizationConfig, usual: Horizon) -> Horizon:
+    """What the configuration says, and what is usual for the kind of slot where it says nothing."""
+    return Horizon(
+        usual.gamma if config.gamma is None else config.gamma,
+        usual.lam if config.lambda_gae is None else config.lambda_gae,
+    )
+
+
+def advantages_and_returns(
+    earned: Tensor,
+    act: Tensor,
+    of_row: Tensor,
+    row_numbers: Tensor,
+    mask: Tensor,
+    values: Tensor,
+    horizon: Horizon,
+) -> tuple[Tensor, Tensor]:
+    """GAE along each trajectory, its rows one after the other, with what an act earned at its last decision.
+
+    Args:
+        earned: (acts,).
+        act: (rows, slots) act of each slot.
+        of_row: (rows,) trajectory of each row.
+        row_numbers: (rows,) place of each row in its trajectory.
+        mask: (rows, slots) bool.
+        values: (rows, slots) when the slots were sampled.
+
+    Returns:
+        (rows, slots) advantages and returns.
+    """
+    shape = (int(of_row.max()) + 1, int(row_numbers.max()) + 1, mask.shape[1])
+
+    def along(tensor: Tensor) -> Tensor:
+        wide = tensor.new_zeros(shape)
+        wide[of_row, row_numbers] = tensor
+        return wide.flatten(1)
+
+    exists = along(mask)
+    rewards = formulas.at_ends(earned, along(act), exists)
+    found = formulas.gae(rewards, along(values), exists, horizon.gamma, horizon.lam)
+    advantages, returns = (tensor.unflatten(1, shape[1:])[of_row, row_numbers] for tensor in found)
+    return advantages, returns
+
+
+def value_rates(policy: Policy, config: OptimizationConfig) -> Mapping[str, float]:
+    """Learning rates of the weights that do nothing but estimate values, by name."""
+    return {
+        f"{path}.{name}": config.value_learning_rate or VALUE_STEP / head.in_features
+        for path, head in policy.named_modules()
+        if isinstance(head, ValueHead)
+        for name, _ in head.named_parameters()
+    }
+
+
+def rank_invalid(episodes: Sequence[Episode], margin: float) -> list[Episode]:
+    """The episodes, compared with each other, of which those without a valid plan are worth less than all others.
+
+    What is invalid costs nothing; worth 0, it would outrank what is valid, fails and costs something, and a planner
+    would learn to write what cannot be executed.
+
+    Args:
+        margin: by how much less at least.
+    """
+    valid = [e.reward.total for e in episodes if e.valid and isinstance(e.reward, Reward)]
+    ranked = []
+    for episode in episodes:
+        if not episode.valid and isinstance(episode.reward, Reward):
+            value = invalid_reward(episode.reward.total, margin, valid)
+            reward = Reward(value, {**episode.reward.parts, "invalid": RewardPart(value)})
+            episode = replace(episode, reward=reward, metrics={**episode.metrics, **reward.contributions})
+        ranked.append(episode)
+    return ranked
+
+
+_ATTEMPTS = (((0.0, 0.0), 0.0), ((1.0, 0.0), 0.0), ((1.0, 1.0), 1.0))
+"""Rewards of the two turns, and of the episode."""
+
+
+def worked_example(credit: Credit, recipe: Recipe, config: RlConfig, roles: Sequence[str]) -> Table:
+    """Three attempts of the first two roles at one task, each with two turns of one token: what each act is credited.
+
+    The same computation as in training; for PPO, with a critic that expects nothing.
+    """
+    episodes = [_episode(roles[:2], rewards, outcome) for rewards, outcome in _ATTEMPTS]
+    task = Task(task_id="example", suite="example", instruct_prompt="")
+    batch = make_batch(episodes, {"example": task}, recipe, config, 2, credit).batch
+    assert batch is not None
+    table = Table(title=f"agents.credit={credit.rule}: an example", title_justify="left")
+    for name in ("attempt", "reward", "role", "turn", "its reward", "advantage"):
+        table.add_column(name, justify="left" if name == "role" else "right")
+    row = 0
+    for number, ((rewards, outcome), episode) in enumerate(zip(_ATTEMPTS, episodes, strict=True), start=1):
+        for trajectory in episode.trajectories:
+            advantages = batch.advantages[row][batch.mask[row]].tolist()
+            row += 1
+            for turn, (reward, advantage) in enumerate(zip(rewards, advantages, strict=True), start=1):
+                table.add_row(
+                    str(number), f"{outcome:g}", trajectory.role, str(turn), f"{reward:g}", f"{advantage:+.2f}"
+                )
+    return table
+
+
+def _episode(roles: Sequence[str], rewards: Sequence[float], outcome: float) -> Episode:
+    zero = torch.zeros(1)
+
+    def turn(number: int, reward: float) -> Turn:
+        prompt = torch.arange(1 + 2 * number)  # goes on after the turn before
+        token = torch.tensor([1 + 2 * number])
+        return Turn(TokenDecisions(prompt, token), zero, zero == 0, zero, zero.long() - 1, 0, reward=reward)
+
+    turns = tuple(turn(number, reward) for number, reward in enumerate(rewards))
+    return Episode("example", "example", tuple(Trajectory(role, role, turns) for role in roles), Reward(outcome))

@@ -1,7 +1,8 @@
-"""What an update learns from: rows of decisions as tensors, with their advantages."""
+"""What an update learns from: turns as rows, rows as tensors with their advantages, and passes that fit in memory."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -9,11 +10,91 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from orchestai.config import SamplingConfig
+from orchestai.config import OptimizationConfig, SamplingConfig
 from orchestai.tasks.task import Task
-from orchestai.training.rl.algorithms.formulas import Level, StepCounts
-from orchestai.training.rl.algorithms.importance import Bound, effective_share, sampler_weights, weight_moments
-from orchestai.types import AnyDecisions
+from orchestai.training.rl.formulas import Bound, Level, StepCounts, effective_share, sampler_weights, weight_moments
+from orchestai.types import AnyDecisions, TokenDecisions, Turn
+
+BETWEEN = -1
+"""Turn number of what stands between two turns: tokens that the policy was given, and does not learn."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrajectoryRow:
+    """Some turns of one trajectory; every tensor is (slots,) on the CPU.
+
+    Attributes:
+        decisions: of all of them. The tokens between two turns belong to the completion.
+        turn: int64; number of the slot's turn in its trajectory, `BETWEEN` where it is of none.
+        logp, mask, value, step, sampler_logp: as in `Turn`; between turns the mask is False. `sampler_logp` is `logp`
+            where a turn has none of its own.
+    """
+
+    decisions: AnyDecisions
+    turn: Tensor
+    logp: Tensor
+    mask: Tensor
+    value: Tensor
+    step: Tensor
+    sampler_logp: Tensor
+
+
+def rows_of(turns: Sequence[Turn]) -> list[TrajectoryRow]:
+    """The rows of one trajectory, in order of time.
+
+    A turn of tokens whose prompt begins with all of the row before, prompt and completion, goes on in that row. Where
+    a chat template drops or rewrites what was said, it begins another (a fork), so what is learned from is always what
+    was read.
+    """
+    rows: list[TrajectoryRow] = []
+    for number, turn in enumerate(turns):
+        row = _alone(number, turn)
+        given = _given_since(rows[-1].decisions, row.decisions) if rows else None
+        if given is None:
+            rows.append(row)
+        else:
+            rows[-1] = _joined(rows[-1], given, row)
+    return rows
+
+
+def _alone(number: int, turn: Turn) -> TrajectoryRow:
+    return TrajectoryRow(
+        turn.decisions,
+        torch.full_like(turn.step, number),
+        turn.logp,
+        turn.mask,
+        turn.value,
+        turn.step,
+        turn.logp if turn.sampler_logp is None else turn.sampler_logp,
+    )
+
+
+def _given_since(before: AnyDecisions, now: AnyDecisions) -> Tensor | None:
+    """The tokens of the prompt after all that stood before; None where the prompt does not begin with that."""
+    if not isinstance(before, TokenDecisions) or not isinstance(now, TokenDecisions):
+        return None
+    known = torch.cat([before.prompt, before.completion])
+    return now.prompt[len(known) :] if torch.equal(now.prompt[: len(known)], known) else None
+
+
+def _joined(row: TrajectoryRow, given: Tensor, following: TrajectoryRow) -> TrajectoryRow:
+    first, second = row.decisions, following.decisions
+    assert isinstance(first, TokenDecisions)
+    assert isinstance(second, TokenDecisions)
+
+    def join(before: Tensor, after: Tensor, between: float) -> Tensor:
+        return torch.cat([before, before.new_full((len(given),), between), after])
+
+    return TrajectoryRow(
+        TokenDecisions(first.prompt, torch.cat([first.completion, given, second.completion])),
+        join(row.turn, following.turn, BETWEEN),
+        join(row.logp, following.logp, 0),
+        join(row.mask, following.mask, False),
+        join(row.value, following.value, 0),
+        join(row.step, following.step, -1),
+        join(row.sampler_logp, following.sampler_logp, 0),
+    )
+
 
 _LARGEST_WEIGHT = 3.0
 """Of a decision that the sampler drew too rarely (`sampler_correction`)."""
@@ -99,3 +180,40 @@ def corrected(batch: Batch, logp: Tensor, config: SamplingConfig) -> tuple[Batch
         "sampler_ess": effective_share(of_slots),
         "sampler_ess_sequence": effective_share(of_rows),
     }
+
+
+Cost = Callable[[Sequence[AnyDecisions]], int]
+"""Slots that one forward pass over some rows computes (`Policy.cost`)."""
+
+
+def cut(decisions: Sequence[AnyDecisions], cost: Cost, config: OptimizationConfig) -> list[list[int]]:
+    """Numbers of the rows of each pass, in order: as many neighbors as `micro_batch_tokens` or `micro_batch_size` let.
+
+    A row that alone costs more than the budget makes a pass.
+    """
+    budget, size = config.micro_batch_tokens, config.micro_batch_size
+    parts: list[list[int]] = []
+    for row in range(len(decisions)):
+        grown = [*parts[-1], row] if parts else []
+        fits = len(grown) <= size if budget is None else cost([decisions[i] for i in grown]) <= budget
+        if grown and fits:
+            parts[-1] = grown
+        else:
+            parts.append([row])
+    return parts
+
+
+def passes(
+    decisions: Sequence[AnyDecisions], processes: int, cost: Cost, config: OptimizationConfig
+) -> list[list[list[int]]]:
+    """For each process, the rows of each of its passes; a process with less to do has empty passes at the end.
+
+    Each takes a stretch of neighbors, because rows with one prompt share it if they are in one pass.
+    """
+    each = math.ceil(len(decisions) / processes)
+    shares = [range(each * rank, min(each * (rank + 1), len(decisions))) for rank in range(processes)]
+    parts = [
+        [[share[i] for i in part] for part in cut([decisions[row] for row in share], cost, config)] for share in shares
+    ]
+    most = max(map(len, parts))
+    return [part + [[]] * (most - len(part)) for part in parts]

@@ -15,7 +15,7 @@ from orchestai.execution.reward import AbsoluteReward
 from orchestai.outcome import Scored, Unscorable, judged
 from orchestai.planner.base import TrainablePlanner
 from orchestai.tasks.task import Task
-from orchestai.training.rl.algorithms import formulas
+from orchestai.training.rl import formulas
 from orchestai.types import AnyDecisions, DecisionKind
 
 

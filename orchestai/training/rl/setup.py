@@ -1,26 +1,42 @@
-"""Phase 2 from a configuration and a checkpoint of phase 1."""
+"""Phase 2 from a configuration: its tasks and its reward, training, and validation without it."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
+from accelerate import Accelerator
+from rich.console import Console
 
-from orchestai.config import Config, ExecutionConfig, Phase2Config, RewardsConfig, TasksConfig
-from orchestai.errors import UserError
+from orchestai.config import (
+    Config,
+    ExecutionConfig,
+    LoggingConfig,
+    Phase2Config,
+    RewardsConfig,
+    TasksConfig,
+    WorkersConfig,
+)
+from orchestai.config.rl import RewardWeights
+from orchestai.errors import InfrastructureError, UserError
+from orchestai.execution.reward import Reference, RewardForm, invalid_margin, reward_form, typical
 from orchestai.execution.runtime import open_runtime
+from orchestai.outcome import Unscorable
+from orchestai.planner.baselines import WholePlanner
 from orchestai.planner.checkpoint import estimate_state_of, load_planner, reference_of, save_planner, seen_by
-from orchestai.planner.checkpoint_files import LAST, fingerprint_of, locate
+from orchestai.planner.files import LAST, STATE_KEY, fingerprint_of, locate
 from orchestai.planner.language.planner import LanguagePlanner
-from orchestai.planner.slots.confidence import FEWEST
 from orchestai.planner.slots.decisions import STRUCTURE
 from orchestai.planner.slots.losses import OTHERS
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.planner.stored_estimate import STATE_KEY
+from orchestai.planner.slots.scores import FEWEST
 from orchestai.progress import console
 from orchestai.rewards.scorers import refuse_unscorable
 from orchestai.rewards.unit_tests import not_installed
@@ -30,17 +46,97 @@ from orchestai.tasks.splits import NOTHING_SEEN, SeenTasks, open_splits
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 from orchestai.training.calibration import calibrate_anew, with_reference
-from orchestai.training.distributed import on_main, open_accelerator
-from orchestai.training.layouts import layout_of
+from orchestai.training.distributed import interleave, layout_of, on_all, on_main, open_accelerator, share
 from orchestai.training.learner import autocast_format
-from orchestai.training.rl.advantages import plan_credit
-from orchestai.training.rl.monitoring.saving import BEST, STATE, RunFolder
-from orchestai.training.rl.monitoring.summary import RunSummary
-from orchestai.training.rl.monitoring.training_state import identity
-from orchestai.training.rl.reward_setup import Measurement, open_reward
-from orchestai.training.rl.rollouts.open_sampler import open_sampler
-from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
+from orchestai.training.rl.advantages import plan_credit, rank_invalid
+from orchestai.training.rl.monitoring import describe_episodes, sample_rows
+from orchestai.training.rl.rollout import ROLE, Execute, Rollout, open_sampler
+from orchestai.training.rl.run_state import BEST, STATE, RunFolder, RunSummary, identity
 from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer
+from orchestai.workers.pool import worker_cards
+
+Run: TypeAlias = tuple[float, float] | Unscorable
+"""An execution's cost in US dollars and latency in milliseconds, or why it could not be judged."""
+EXECUTIONS = 32
+"""How many are made to measure a reference, the workers in turn."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """How a reference is measured: what the pool's workers, in turn, cost and take for whole tasks.
+
+    Each is asked as a plan of one subtask, so that the reference does not depend on the planner, which may not be able
+    to plan yet.
+
+    Attributes:
+        tasks: to measure on.
+        concurrency: executions at a time.
+        accelerator: of the processes that share the work; None where this one is alone.
+    """
+
+    workers: WorkersConfig
+    tasks: Sequence[Task]
+    execute: Execute
+    concurrency: int
+    accelerator: Accelerator | None = None
+
+    async def runs(self) -> list[Run]:
+        workers = list(self.workers.pool)
+        jobs = list(islice(zip(cycle(self.tasks), cycle(workers), strict=False), max(EXECUTIONS, len(workers))))
+        slots = asyncio.Semaphore(self.concurrency)
+
+        async def run(task: Task, worker: str) -> Run:
+            (plan,) = WholePlanner(worker).plan([task])
+            assert plan.workflow is not None
+            async with slots:
+                try:
+                    execution = await self.execute(task, plan.workflow)
+                except InfrastructureError as error:
+                    return Unscorable.of(error)
+            if isinstance(execution.outcome, Unscorable):
+                return execution.outcome
+            return execution.total_cost, execution.total_latency_ms
+
+        if self.accelerator is None:
+            return list(await asyncio.gather(*(run(*job) for job in jobs)))
+        mine = asyncio.gather(*(run(*job) for job in share(jobs, self.accelerator)))
+        return interleave(await on_all(self.accelerator, mine, "measuring the reference of the reward"))
+
+
+async def open_reward(
+    rewards: RewardsConfig, weights: RewardWeights, known: Reference | None, measurement: Measurement
+) -> RewardForm:
+    """The configured reward, with the known reference or else one that is measured now.
+
+    A known reference of 0 US dollars says nothing about a pool that has prices, and gives way to what is measured.
+
+    Args:
+        known: of the logs or the checkpoint.
+    """
+    if known is not None and not known.cost_usd and _weighs_prices(rewards, measurement.workers):
+        known = None
+    form = reward_form(rewards, weights, known)
+    if form is not None:
+        return form
+    runs = await measurement.runs()
+    judged = [found for found in runs if not isinstance(found, Unscorable)]
+    source = f"median of {len(judged)} executions of whole tasks, measured now"
+    form = reward_form(rewards, weights, typical(judged, source))
+    if form is None:
+        reason = next(found.reason for found in runs if isinstance(found, Unscorable))
+        raise UserError(
+            "what an execution typically costs and how long it takes could not be measured, since none of "
+            f"{len(runs)} could be judged; the first: {reason}. Mend that, or set rewards.cost_reference_usd and "
+            "rewards.latency_reference_ms"
+        )
+    return form
+
+
+def _weighs_prices(rewards: RewardsConfig, workers: WorkersConfig) -> bool:
+    """Whether the pool has prices that the reward compares with a reference which is not configured."""
+    asked = rewards.cost_weight > 0 and rewards.cost_reference_usd is None
+    return asked and any(card.price_usd > 0 for card in worker_cards(workers))
+
 
 logger = logging.getLogger(__name__)
 _JUDGED, _HOTTEST, _HALVINGS = 64, 128.0, 6
@@ -52,11 +148,6 @@ async def train(config: Config, *, checkpoint: Path, output_dir: Path, resume: b
 
     Args:
         resume: go on with the run in `output_dir`, which had the same configuration, tasks and checkpoint.
-
-    Raises:
-        UserError: the checkpoint, the tasks or the workers are not there, there is nothing to resume or a run to
-            overwrite, another process trains into the folder, steps cannot be credited as configured, or as `Trainer`
-            says.
     """
     with locked(output_dir, "phase2"):
         return await _train(config, checkpoint, output_dir, resume)
@@ -270,3 +361,75 @@ def _that_can_run(tasks: Sequence[Task]) -> list[Task]:
             ", ".join(sorted({module for modules in absent.values() for module in modules})),
         )
     return kept
+
+
+VALIDATION = "validation.json"
+
+
+async def validate(config: Config, *, checkpoint: Path, output_dir: Path | None = None) -> dict[str, float]:
+    """Execute the best plans for the tasks that phase 2 holds out, in all processes of an `accelerate launch`.
+
+    The figures are those of an evaluation during training.
+
+    Args:
+        output_dir: folder in which they and the plans are written to validation.json; None writes nothing.
+    """
+    phase2 = config.training.phase2_rl
+    planner = load_planner(checkpoint, config.planner, config.workers)
+    fingerprint = fingerprint_of(checkpoint)
+    if output_dir is not None:
+        _refuse_other(output_dir / VALIDATION, fingerprint)
+    learned, held_out = split_tasks(config.tasks, seen_by(checkpoint))
+    tasks = held_out[: phase2.eval_tasks]
+    refuse_unscorable([*learned, *tasks])
+    accelerator = open_accelerator(None, LoggingConfig(), config.training.timeout_s)
+    planner.to(accelerator.device)
+    named = config.rewards.reward_weights
+    async with open_runtime(config.workers, config.execution, config.sandbox, rewards=named) as runtime:
+        execute = runtime.executor.execute
+        measurement = Measurement(config.workers, learned, execute, config.execution.concurrency, accelerator)
+        reward = await open_reward(config.rewards, phase2, reference_of(checkpoint), measurement)
+        rollout = Rollout(planner, execute, reward, phase2, concurrency=config.execution.concurrency)
+        parts = await on_all(accelerator, rollout.exploit(share(tasks, accelerator)), "exchanging episodes")
+        level = runtime.sandbox.level
+    compared = [group[0] for group in interleave([part.groups for part in parts])]
+    episodes = rank_invalid(compared, invalid_margin(phase2.alpha))
+    metrics = describe_episodes(episodes)
+    rows = sample_rows(episodes)
+    if metrics["unscorable_share"] >= 1:
+        raise UserError(f"{checkpoint}: no episode could be judged; the first: {rows[0]['unscorable']}")
+    if accelerator.is_main_process:
+        facts = {
+            "checkpoint": str(checkpoint),
+            "fingerprint": fingerprint,
+            "data_fingerprint": data_fingerprint(tasks),
+            "sandbox_level": level,
+            "versions": artifacts.versions(),
+        }
+        written = ""
+        if output_dir is not None:
+            artifacts.write_json(output_dir / VALIDATION, {**metrics, "tasks": len(tasks), **facts, "plans": rows})
+            written = f"; written: {output_dir / VALIDATION}"
+        lost = f", {metrics['unscorable_share']:.1%} unscorable" if metrics["unscorable_share"] else ""
+        Console(stderr=True).print(
+            f"{checkpoint}: reward {metrics['reward']:.3f}, success {metrics['success']:.1%}, tests "
+            f"{metrics['tests']:.1%}, valid plans {metrics['valid_share']:.1%}{lost} on {len(tasks)} validation tasks"
+            f"{written}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+    accelerator.end_training()
+    return metrics
+
+
+def _refuse_other(path: Path, fingerprint: str) -> None:
+    """Raise where the file is the validation of something else than the planner of that fingerprint."""
+    if not path.exists():
+        return
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["fingerprint"]
+    except (OSError, ValueError, KeyError, TypeError):
+        found = None
+    if found != fingerprint:
+        raise UserError(f"{path}: is the validation of another planner; choose another output folder, or remove it")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from signal import Signals
 from statistics import fmean
@@ -16,29 +17,29 @@ from orchestai.errors import UserError
 from orchestai.execution.reward import invalid_margin
 from orchestai.outcome import UnscorableCounts
 from orchestai.tasks.task import Task
-from orchestai.training.distributed import exchange, share
-from orchestai.training.layouts import layout_of
-from orchestai.training.rl.advantages import Learning, make_batch
-from orchestai.training.rl.algorithms.credit import Credit
-from orchestai.training.rl.algorithms.invalid_plans import rank_invalid
-from orchestai.training.rl.algorithms.recipes import PPO, RECIPES, Recipe
-from orchestai.training.rl.monitoring.best import ENOUGH, judge, successes
-from orchestai.training.rl.monitoring.early_stopping import flat_warning, watch
-from orchestai.training.rl.monitoring.episode_metrics import (
+from orchestai.training.distributed import exchange, interleave, layout_of, on_all, share
+from orchestai.training.rl.advantages import Learning, make_batch, rank_invalid
+from orchestai.training.rl.credit import Credit
+from orchestai.training.rl.formulas import PPO, RECIPES, Recipe
+from orchestai.training.rl.monitoring import (
+    ENOUGH,
+    SAMPLES_PER_UPDATE,
+    StopSignals,
+    TrainingReport,
     describe_batch,
     describe_episodes,
     describe_policies,
+    flat_warning,
+    growth,
+    judge,
+    measure_gaps,
+    note_attempts,
     sample_rows,
+    successes,
+    watch,
 )
-from orchestai.training.rl.monitoring.generalization_gap import growth, measure_gaps, note_attempts
-from orchestai.training.rl.monitoring.saving import Checkpoints, RunFolder
-from orchestai.training.rl.monitoring.summary import RunSummary
-from orchestai.training.rl.monitoring.training_report import SAMPLES_PER_UPDATE, TrainingReport
-from orchestai.training.rl.monitoring.training_state import Position, length_of
-from orchestai.training.rl.policy import Policy
-from orchestai.training.rl.rollouts.collector import Collector
-from orchestai.training.rl.rollouts.task_batches import TaskBatches, all_episodes
-from orchestai.training.rl.stop_signals import StopSignals
+from orchestai.training.rl.policy import Collector, Episodes, Policy
+from orchestai.training.rl.run_state import Checkpoints, Position, RunFolder, RunSummary, length_of
 from orchestai.training.rl.update import Updates
 from orchestai.types import DecisionKind, Episode
 
@@ -143,10 +144,6 @@ class Trainer:
         """Train until `num_episodes` tasks have been attempted, or `num_updates` batches learned from.
 
         A signal that asks to stop is obeyed after the present update, whose state is saved.
-
-        Raises:
-            UserError: too many episodes are unscorable, the loss is not finite, a file cannot be written, or there is
-                nothing (or something else) to resume.
         """
         config = self.config
         if resume:
@@ -297,11 +294,7 @@ def rate_factor(config: RlConfig, update: int, progress: float) -> float:
 
 
 def choose_recipe(config: RlConfig) -> Recipe:
-    """The recipe that the configuration names.
-
-    Raises:
-        UserError: it may learn from a sample only once, and the configuration says more.
-    """
+    """The recipe that the configuration names."""
     recipe = PPO if config.algorithm == "PPO" else RECIPES[config.loss_type]
     if recipe.on_policy and config.num_iterations * config.num_minibatches > 1:
         raise UserError(
@@ -309,3 +302,42 @@ def choose_recipe(config: RlConfig) -> Recipe:
             "num_iterations and num_minibatches to 1, or choose grpo, dapo or another with a ratio"
         )
     return recipe
+
+
+class TaskBatches:
+    """Goes through the tasks pass by pass, each shuffled anew, and has them attempted."""
+
+    def __init__(self, accelerator: Accelerator, collector: Collector, config: RlConfig, tasks: Sequence[Task]) -> None:
+        self._accelerator = accelerator
+        self._collector = collector
+        self._config = config
+        self._tasks = list(tasks)
+
+    def tasks_from(self, consumed: int, count: int) -> list[Task]:
+        """At most `count` tasks after those that were consumed; none is of another pass than the first."""
+        epoch, first = divmod(consumed, len(self._tasks))
+        order = random.Random(f"{self._config.seed}/{epoch}").sample(self._tasks, len(self._tasks))
+        if self._config.num_updates is None:
+            count = min(count, self._config.num_episodes - consumed)
+        return order[first : first + count]
+
+    async def next(self, position: Position) -> Episodes:
+        """The episodes of the next update, of all processes, in the order of the tasks; to be called by all together.
+
+        Raises:
+            UserError, RuntimeError: as `on_all` does.
+        """
+        tasks = share(self.tasks_from(position.consumed, self._config.tasks_per_update), self._accelerator)
+        parts = await on_all(
+            self._accelerator,
+            self._collector.explore(tasks, update=position.update),
+            f"exchanging the episodes of update {position.update + 1}",
+        )
+        groups = interleave([part.groups for part in parts])
+        return Episodes(groups, parts[self._accelerator.process_index].seconds)
+
+
+async def all_episodes(accelerator: Accelerator, mine: Awaitable[Episodes], what: str) -> list[Episode]:
+    """The episodes of all processes, in the order of the tasks; raises as `on_all` does."""
+    parts = await on_all(accelerator, mine, what)
+    return [episode for group in interleave([part.groups for part in parts]) for episode in group]

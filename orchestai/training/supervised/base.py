@@ -40,9 +40,6 @@ def train_base(output_dir: Path, data: Sequence[Path] = (), *, seed: int = 0, re
 
     Args:
         data: training files to learn from besides what ships, as `prepare-plans` writes them.
-
-    Raises:
-        UserError: the data cannot be used, or the files cannot be written.
     """
     config = Config(
         planner=PlannerConfig(base=NOTHING),

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset, Sampler
 
 from orchestai.config import PlannerConfig
 from orchestai.data.training_file import IndexedPlan, TrainingExample, Vocabulary
-from orchestai.planner.slots.targets import IGNORE, NO_WORKER, PlanTargets
+from orchestai.planner.slots.losses import IGNORE, NO_WORKER, PlanTargets
 from orchestai.workflow import Workflow
 
 Span: TypeAlias = tuple[int, int]

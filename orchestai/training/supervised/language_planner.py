@@ -18,24 +18,22 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from orchestai.config import Phase1Config
 from orchestai.data.training_file import TrainingExample
 from orchestai.errors import UserError
+from orchestai.planner.files import STATE_KEY
 from orchestai.planner.language.checkpoint import (
     load_language_planner,
     open_language_planner,
     read_state,
     save_language_planner,
 )
-from orchestai.planner.language.plan_memory import KnownPlan, PlanMemory
 from orchestai.planner.language.plan_text import PlanText, without_workers, write_plan
 from orchestai.planner.language.planner import LanguagePlanner
-from orchestai.planner.language.prompt import PromptTooLongError
-from orchestai.planner.stored_estimate import STATE_KEY
+from orchestai.planner.language.planner import PromptTooLongError
 from orchestai.tasks.splits import SEEN
 from orchestai.training.distributed import interleave, share, together
 from orchestai.training.learner import Learner, NotFiniteError, autocast_format
 from orchestai.training.supervised.dataset import LengthGroupedBatches
-from orchestai.training.supervised.epochs import Epochs, short
 from orchestai.training.supervised.metrics import RunningMean, written_plans_metrics
-from orchestai.training.supervised.run import LAST, RunState, Setup, split_examples
+from orchestai.training.supervised.run import LAST, Epochs, RunState, Setup, short, split_examples
 from orchestai.workflow import Workflow
 
 
@@ -88,11 +86,13 @@ def tokenize(example: TrainingExample, planner: LanguagePlanner) -> TokenizedExa
     Raises:
         UnusableExampleError: the prompt or the plan is too long, or a subtask has no words.
     """
-    plan, wanted = _written(example, planner)
+    wanted = workflow_of(example, planner)
+    logged = _completed(example.workflow, wanted, planner)
+    plan = write_plan(logged, example.instruction, planner.config.language.quote)
     encoded = planner.tokenizer(plan.text, add_special_tokens=False, return_offsets_mapping=True)
     ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
     try:
-        prompt = planner.prompts.write(example.instruction, origin=_origin(example))
+        prompt = planner.prompts.write(example.instruction)
     except PromptTooLongError as error:
         raise UnusableExampleError(str(error)) from None
     if len(ids) + 1 > planner.max_slots:
@@ -110,31 +110,6 @@ def tokenize(example: TrainingExample, planner: LanguagePlanner) -> TokenizedExa
         parents=tuple(_parents(plan, offsets)),
         workflow=wanted,
     )
-
-
-def known_plan(example: TrainingExample, planner: LanguagePlanner) -> KnownPlan | None:
-    """The example as others may read it in their prompts; None where it leaves a choice open or was only reworded."""
-    try:
-        plan, wanted = _written(example, planner)
-    except UnusableExampleError:
-        return None
-    return (
-        None
-        if example.augmented or _open_values(plan, wanted)
-        else KnownPlan(example.instruction, plan.text, _origin(example))
-    )
-
-
-def _origin(example: TrainingExample) -> str:
-    """What names the task that an example is of, or was reworded from."""
-    return example.task_id or example.asked
-
-
-def _written(example: TrainingExample, planner: LanguagePlanner) -> tuple[PlanText, Workflow]:
-    """The text that is learned, and the plan that the example vouches for."""
-    wanted = workflow_of(example, planner)
-    logged = _completed(example.workflow, wanted, planner)
-    return write_plan(logged, example.instruction, planner.config.language.quote), wanted
 
 
 def workflow_of(example: TrainingExample, planner: LanguagePlanner) -> Workflow:
@@ -199,11 +174,7 @@ _OF_THE_BEST = ("epoch", "val_loss", "seed", "identity", "reward_reference", SEE
 
 
 def begin(setup: Setup) -> RunState:
-    """Open the language model, and the examples that it has room for.
-
-    Raises:
-        UserError: the model or the state to resume cannot be used, or no example has room.
-    """
+    """Open the language model, and the examples that it has room for."""
     config, last = setup.config, setup.checkpoint(LAST)
     learned, held_out = split_examples(setup.examples, config.tasks, setup.data, setup.seen_before)
     before = last if setup.resume else setup.start
@@ -215,8 +186,6 @@ def begin(setup: Setup) -> RunState:
             texts += [example.instruction, *(subtask.instruction for subtask in example.workflow.subtasks)]
         planner = open_language_planner(config.planner, config.workers, texts)
     planner.multiply_in(autocast_format(setup.accelerator))
-    if planner.config.language.nearest and not setup.resume:
-        planner.prompts.memory = _memory(learned, planner, setup)
 
     def save(path: Path, facts: Mapping[str, Any]) -> None:
         known = facts if path == last else {key: facts[key] for key in _OF_THE_BEST}
@@ -226,18 +195,6 @@ def begin(setup: Setup) -> RunState:
     imitation = LanguageImitation(planner, train, validation, setup.settings, setup.accelerator)
     examples = ([tokenized.example for tokenized in some] for some in (train, validation))
     return RunState(imitation, save, read_state, *examples)
-
-
-def _memory(learned: Sequence[TrainingExample], planner: LanguagePlanner, setup: Setup) -> PlanMemory:
-    """The examples that leave no choice open, and what the planner knows of other tasks already."""
-    before = () if planner.prompts.memory is None else planner.prompts.memory.plans
-    found = [known for example in learned if (known := known_plan(example, planner)) is not None]
-    if not before and not found:
-        raise UserError(
-            f"{setup.data}: planner.language.nearest: no example can stand in prompts, as each was only reworded, or "
-            "leaves types or workers open; set it to 0, or learn plans alone (planner.language.assign=false)"
-        )
-    return PlanMemory.of([*found, *before])
 
 
 def _usable(examples: Sequence[TrainingExample], planner: LanguagePlanner, setup: Setup) -> list[TokenizedExample]:

@@ -11,10 +11,18 @@ from torch import Tensor
 
 from orchestai.planner.base import Plan
 from orchestai.planner.plan_metrics import Closeness, F1Count, is_exact, match_words, same_workers
-from orchestai.planner.slots.dag import best_expected_edges, likeliest_edges
+from orchestai.planner.slots.decisions import best_expected_edges, likeliest_edges
 from orchestai.planner.slots.decoding_rules import is_acyclic, repair
-from orchestai.planner.slots.losses import GivenEdges, PlannerOutputs, choices, stops
-from orchestai.planner.slots.targets import IGNORE, PlanTargets, existing_steps, token_spans
+from orchestai.planner.slots.losses import (
+    IGNORE,
+    GivenEdges,
+    PlannerOutputs,
+    PlanTargets,
+    choices,
+    existing_steps,
+    stops,
+    token_spans,
+)
 from orchestai.types import Decisions
 from orchestai.workflow import Subtask, Workflow
 

@@ -22,16 +22,23 @@ from orchestai.errors import UserError
 from orchestai.lm.length_batches import length_batches
 from orchestai.planner.checkpoint import begin_with_base, load_planner, read_checkpoint, save_planner
 from orchestai.planner.slots.decisions import DecisionBatch
-from orchestai.planner.slots.encoders.encoder import UnreadableTextError
-from orchestai.planner.slots.losses import OTHERS, GivenEdges, PlannerOutputs, cross_entropy, given_edges_loss
+from orchestai.planner.slots.losses import (
+    IGNORE,
+    NO_WORKER,
+    OTHERS,
+    GivenEdges,
+    PlannerOutputs,
+    PlanTargets,
+    check_words,
+    cross_entropy,
+    given_edges_loss,
+)
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.planner.slots.targets import IGNORE, NO_WORKER, PlanTargets, check_words
+from orchestai.planner.slots.text_encoder import UnreadableTextError
 from orchestai.tasks.visible_examples import clean
 from orchestai.training.calibration import Judged, calibrate, judge_plans
-from orchestai.training.learner import open_optimizer
-from orchestai.training.memory import FreedMemory, free_bytes
+from orchestai.training.learner import FreedMemory, free_bytes, open_optimizer
 from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset, draw, located
-from orchestai.training.supervised.epochs import Epochs, short
 from orchestai.training.supervised.metrics import (
     EdgeCounts,
     RunningMean,
@@ -40,7 +47,7 @@ from orchestai.training.supervised.metrics import (
     count_plans,
     reference_plans,
 )
-from orchestai.training.supervised.run import RunState, Setup, split_examples
+from orchestai.training.supervised.run import Epochs, RunState, Setup, short, split_examples
 from orchestai.workers.pool import worker_cards
 
 _LEAST, _MOST, _BATCHES = 8, 256, 32
@@ -48,11 +55,7 @@ _LEAST, _MOST, _BATCHES = 8, 256, 32
 
 
 def begin(setup: Setup) -> RunState:
-    """Open the planner, and the examples whose instructions it takes whole.
-
-    Raises:
-        UserError: there are several processes, no instruction can be read, or the planner cannot be opened.
-    """
+    """Open the planner, and the examples whose instructions it takes whole."""
     config = setup.config
     if setup.accelerator.num_processes > 1:
         raise UserError(

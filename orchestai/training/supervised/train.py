@@ -10,8 +10,8 @@ import torch
 from orchestai.config import Config
 from orchestai.data.training_file import TrainingExample, load_training_data, logged_reference
 from orchestai.errors import UserError
-from orchestai.planner.checkpoint import save_router
-from orchestai.planner.stored_estimate import STATE_KEY, estimate_path, read_state
+from orchestai.planner.checkpoint import read_estimate, save_router
+from orchestai.planner.files import STATE_KEY, estimate_path
 from orchestai.storage import artifacts
 from orchestai.storage.folder_lock import locked
 from orchestai.tasks.splits import SeenTasks
@@ -21,12 +21,8 @@ from orchestai.training.supervised.run import BEST, LAST, Setup, Summary, check_
 
 
 def take_over(config: Config, data: Path, examples: list[TrainingExample], output_dir: Path) -> None:
-    """Write the checkpoint of the estimate that `prepare` learned beside the training file.
-
-    Raises:
-        UserError: there is none, or a file cannot be written.
-    """
-    state = read_state(estimate_path(data))
+    """Write the checkpoint of the estimate that `prepare` learned beside the training file."""
+    state = read_estimate(estimate_path(data))
     if state is None:
         raise UserError(
             f"{estimate_path(data)}: no estimate of the workers, which planner.kind=whole chooses by; prepare learns "
@@ -56,10 +52,6 @@ def train(
     Args:
         resume: go on after the last epoch that was finished in `output_dir`, as if nothing had happened in between.
         start: a planner whose weights it begins with; None begins anew.
-
-    Raises:
-        UserError: the data, the model, the configuration or the state to resume cannot be used, another process trains
-            into the folder, or the loss is no longer finite.
     """
     writes_text = config.planner.kind == "language"
     with locked(output_dir, "phase1"):

@@ -12,11 +12,11 @@ from orchestai.config import Config
 from orchestai.lm.sampling import Completion
 from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import load_planner, save_planner
-from orchestai.planner.checkpoint_files import fingerprint_of, is_checkpoint
+from orchestai.planner.files import fingerprint_of, is_checkpoint
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.planner.language.plan_text import write_plan
 from orchestai.planner.language.planner import LanguagePlanner
-from orchestai.planner.language.prompt import PromptWriter
+from orchestai.planner.language.planner import PromptWriter
 from orchestai.tasks.task import Task
 from orchestai.types import SampleSpec
 from orchestai.workers.pool import worker_cards
@@ -168,23 +168,3 @@ def test_with_adapters_the_reference_is_where_training_began(folder):
     torch.testing.assert_close(logp(model), further)
     assert [name for name, p in model.named_parameters() if p.requires_grad] == trained
     assert bare.reference() is None
-
-
-def test_candidates_are_the_greedy_plan_and_samples_which_are_always_the_same(folder, monkeypatch):
-    """Identical requests must return identical answers, whatever else is planned beside them."""
-    seen: list[list[str]] = []
-
-    def noted(plans):
-        seen.append([plan.text for plan in plans])
-        return plans[0]
-
-    monkeypatch.setattr("orchestai.planner.language.planner.most_agreed", noted)
-    greedy = [plan.text for plan in planner(folder).plan(TASKS)]
-    several = planner(folder, candidates=3)
-    assert [plan.text for plan in several.plan(TASKS)] == greedy
-    together = list(seen)
-    several.plan(TASKS[1:])
-    assert together[1] == seen[-1]
-    assert [texts[0] for texts in together] == greedy
-    assert len({text for texts in together for text in texts}) == 6
-    assert several.plan(TASKS, sample=sample([0, 1]))[0].logp is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from orchestai.data.readers.plan import SourcePlan, SourceStep
+from orchestai.data.readers import SourcePlan, SourceStep
 from orchestai.data.training_file import save_training_data
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.training.supervised.language_planner import tokenize

@@ -10,12 +10,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from orchestai.config import PlannerConfig
-from orchestai.planner.slots.dag import likeliest_edges
-from orchestai.planner.slots.decisions import DecisionBatch
+from orchestai.planner.slots.decisions import DecisionBatch, likeliest_edges
 from orchestai.planner.slots.decoder import Beams
-from orchestai.planner.slots.encoders.encoder import TextEncoder
+from orchestai.planner.slots.layers import InstructionMemory
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.planner.slots.reader import InstructionMemory
+from orchestai.planner.slots.text_encoder import TextEncoder
 from orchestai.workers.base import WorkerCard
 
 CONFIG = PlannerConfig(d_model=32, num_layers=1, max_subtasks=2, max_tokens=32)

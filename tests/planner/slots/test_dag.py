@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
-from orchestai.planner.slots.dag import acyclicity, likeliest_edges
+from orchestai.planner.slots.decisions import acyclicity, likeliest_edges
 from orchestai.planner.slots.decoding_rules import is_acyclic, repair
 
 

@@ -10,8 +10,8 @@ import torch
 
 from orchestai.config import PlannerConfig
 from orchestai.planner.slots.decoding_rules import for_texts, with_whole_text, word_edges
-from orchestai.planner.slots.encoders.encoder import TextEncoder
 from orchestai.planner.slots.model import PlannerModel
+from orchestai.planner.slots.text_encoder import TextEncoder
 from orchestai.tasks.task import Task
 from orchestai.types import SampleSpec
 from orchestai.workers.base import WorkerCard

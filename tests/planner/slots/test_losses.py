@@ -10,10 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from orchestai.planner.slots.decisions import IMPOSSIBLE
-from orchestai.planner.slots.heads import first_accepted
-from orchestai.planner.slots.losses import OTHERS, PlannerOutputs, boundary_cross_entropy, cross_entropy
-from orchestai.planner.slots.reader import PhraseMatcher, phrase_norms
-from orchestai.planner.slots.targets import IGNORE
+from orchestai.planner.slots.layers import PhraseMatcher, first_accepted, phrase_norms
+from orchestai.planner.slots.losses import IGNORE, OTHERS, PlannerOutputs, boundary_cross_entropy, cross_entropy
 
 
 def test_phase_1_leaves_every_possible_worker_a_chance():

@@ -9,9 +9,9 @@ from torch.nn import functional as F
 from orchestai.config import PlannerConfig
 from orchestai.planner.slots.decisions import Chooser, SlotLayout
 from orchestai.planner.slots.decoding_rules import is_acyclic
-from orchestai.planner.slots.encoders.encoder import TextEncoder
+from orchestai.planner.slots.losses import IGNORE, NO_WORKER
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.planner.slots.targets import IGNORE, NO_WORKER
+from orchestai.planner.slots.text_encoder import TextEncoder
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import clean
 from orchestai.types import Decisions, SampleSpec

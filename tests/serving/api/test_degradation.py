@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from orchestai.planner.base import Plan
-from orchestai.planner.planning_queue import PlanningQueue
-from orchestai.planner.serving import ServedPlanner
+from orchestai.planner.serving import PlanningQueue, ServedPlanner
 from orchestai.serving.api import service
 from orchestai.tasks.task import Task
 from support.models.model_server import ModelServer, model_server

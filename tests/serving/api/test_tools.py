@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from orchestai.planner.base import Plan
-from orchestai.planner.planning_queue import PlanningQueue
-from orchestai.planner.serving import ServedPlanner
+from orchestai.planner.serving import PlanningQueue, ServedPlanner
 from orchestai.tasks.task import Task
 from orchestai.workflow import Workflow
 from support.models.model_server import ModelServer, model_server

@@ -26,9 +26,8 @@ from orchestai.storage import digests
 from orchestai.tasks.task import Task
 from orchestai.training.distributed import open_accelerator
 from orchestai.training.rl.advantages import plan_credit
-from orchestai.training.rl.monitoring.saving import RunFolder
-from orchestai.training.rl.monitoring.training_state import identity
-from orchestai.training.rl.rollouts.rollout import ROLE, Rollout
+from orchestai.training.rl.rollout import ROLE, Rollout
+from orchestai.training.rl.run_state import RunFolder, identity
 from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer
 from orchestai.types import Decisions, SampleSpec, Scores, TokenDecisions
 from orchestai.workflow import Subtask, Workflow

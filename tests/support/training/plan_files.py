@@ -5,8 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 
-from orchestai.data.readers import READERS
-from orchestai.data.readers.plan import SourcePlan
+from orchestai.data.readers import READERS, SourcePlan
 
 BREAK = {
     "question_id": "ATIS_7",

@@ -15,8 +15,7 @@ from orchestai.config import Config, load_config
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import save_planner
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.training.rl.setup import train
-from orchestai.training.rl.validate import validate
+from orchestai.training.rl.setup import train, validate
 from orchestai.workers.pool import worker_cards
 
 PAGE = Path(__file__).parents[3] / "docs" / "reinforcement.md"

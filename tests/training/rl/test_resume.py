@@ -21,8 +21,8 @@ import torch
 from orchestai.config import SandboxConfig
 from orchestai.errors import UserError
 from orchestai.storage import digests
-from orchestai.training.rl.monitoring.training_report import METRICS, ROLLOUTS, _append, _keep_until
-from orchestai.training.rl.monitoring.training_state import Position, identity, load_state, save_state
+from orchestai.training.rl.monitoring import METRICS, ROLLOUTS, _append, _keep_until
+from orchestai.training.rl.run_state import Position, identity, load_state, save_state
 from support.repository import importing
 from support.training import bandit
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from orchestai.config import Phase2Config
 from orchestai.outcome import Reward
 from orchestai.training.rl.advantages import make_batch, plan_credit
-from orchestai.training.rl.algorithms.objective import Objective
-from orchestai.training.rl.algorithms.recipes import PPO, RECIPES
-from orchestai.training.rl.microbatches import passes
+from orchestai.training.rl.batch import passes
+from orchestai.training.rl.formulas import PPO, RECIPES
 from orchestai.training.rl.trainer import RunSummary, choose_recipe
+from orchestai.training.rl.update import Objective
 from orchestai.types import Episode, TokenDecisions, Trajectory, Turn
 from support.training import bandit
 

@@ -12,7 +12,7 @@ import torch
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.execution.result import JudgedExecution
 from orchestai.outcome import Scored
-from orchestai.training.rl.algorithms.recipes import RECIPES
+from orchestai.training.rl.formulas import RECIPES
 from support.training import bandit
 from support.training.bandit_training import killed_at, train
 

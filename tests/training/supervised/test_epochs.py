@@ -8,7 +8,7 @@ import torch
 
 from orchestai.config.load import Phase1Config
 from orchestai.training.supervised.dataset import draw
-from orchestai.training.supervised.epochs import Epochs, kept_epoch
+from orchestai.training.supervised.run import Epochs, kept_epoch
 
 
 class Scripted(Epochs):

@@ -17,9 +17,9 @@ from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.storage.artifacts import previous_folder
-from orchestai.training.supervised.epochs import kept_epoch
 from orchestai.training.supervised.language_planner import LanguageImitation, tokenize, workflow_of
 from orchestai.training.supervised.metrics import written_plans_metrics
+from orchestai.training.supervised.run import kept_epoch
 from orchestai.training.supervised.train import train
 from support.models.language_model import save_tiny_model
 from support.training.language_phase1 import config

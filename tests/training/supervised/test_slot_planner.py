@@ -12,13 +12,12 @@ from orchestai.config import TasksConfig
 from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
 from orchestai.errors import UserError
 from orchestai.planner.checkpoint import load_planner, save_planner
+from orchestai.planner.slots.losses import IGNORE
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.planner.slots.targets import IGNORE
 from orchestai.storage import digests
 from orchestai.tasks.splits import NOTHING_SEEN, SeenTasks, divide
 from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset, WorkflowDataset
-from orchestai.training.supervised.epochs import judged_by
-from orchestai.training.supervised.run import SEEN_BEFORE, split_examples
+from orchestai.training.supervised.run import SEEN_BEFORE, judged_by, split_examples
 from orchestai.training.supervised.slot_planner import Imitation
 from orchestai.training.supervised.train import train
 from orchestai.workers.pool import worker_cards

@@ -8,12 +8,19 @@ import pytest
 import torch
 
 from orchestai.config import TasksConfig
-from orchestai.data.step_attempts import fit_estimate
+from orchestai.data.prepare import fit_estimate
 from orchestai.data.training_file import TrainingExample, save_training_data
 from orchestai.errors import UserError
 from orchestai.execution.reward import Reference
-from orchestai.planner.checkpoint import estimate_state_of, load_planner, reference_of, save_planner, seen_by
-from orchestai.planner.stored_estimate import estimate_path, write_estimate
+from orchestai.planner.checkpoint import (
+    estimate_state_of,
+    load_planner,
+    reference_of,
+    save_planner,
+    seen_by,
+    write_estimate,
+)
+from orchestai.planner.files import estimate_path
 from orchestai.tasks.splits import SeenTasks
 from orchestai.training.supervised.run import SEEN_BEFORE, RunState, split_examples
 from orchestai.training.supervised.slot_planner import Imitation

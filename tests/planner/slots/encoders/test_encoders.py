@@ -15,8 +15,8 @@ from transformers import AutoModel, AutoTokenizer
 
 from orchestai.config import CACHE_DIR
 from orchestai.lm import weights
-from orchestai.planner.slots.encoders.encoder import TextEncoder, _windows
-from orchestai.planner.slots.encoders.step_encoder import StepEncoder
+from orchestai.planner.slots.edge_predictor import StepEncoder
+from orchestai.planner.slots.text_encoder import TextEncoder, _windows
 from orchestai.storage.byte_store import ByteStore
 from support.models.language_model import save_tiny_model
 

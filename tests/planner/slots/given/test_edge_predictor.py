@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from orchestai.config import Config
-from orchestai.data.readers.plan import SourcePlan, SourceStep
+from orchestai.data.readers import SourcePlan, SourceStep
 from orchestai.data.training_file import TrainingExample, save_training_data
 from orchestai.planner.checkpoint import load_planner
 from orchestai.planner.slots import edge_predictor
-from orchestai.planner.slots.dag import best_expected_edges
+from orchestai.planner.slots.decisions import best_expected_edges
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.training.supervised.train import train
 from orchestai.workers.pool import worker_cards

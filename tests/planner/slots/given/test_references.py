@@ -9,11 +9,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from orchestai.data.readers.plan import SourcePlan, SourceStep
+from orchestai.data.readers import SourcePlan, SourceStep
 from orchestai.data.training_file import TrainingExample
 from orchestai.planner.slots.edge_predictor import References
-from orchestai.planner.slots.encoders.encoder import open_encoder
-from orchestai.planner.slots.targets import token_spans
+from orchestai.planner.slots.losses import token_spans
+from orchestai.planner.slots.text_encoder import open_encoder
 
 MOST = 12
 THINGS = ("cups", "plates", "boxes", "letters", "coins")

@@ -1,1 +1,0 @@
-"""Frozen encoders: of instructions and worker cards, of steps, and of whole sentences."""

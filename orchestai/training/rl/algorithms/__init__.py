@@ -1,1 +1,0 @@
-"""The formulas of policy optimization: credit, advantages, critics and losses."""

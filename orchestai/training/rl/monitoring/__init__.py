@@ -1,1 +1,0 @@
-"""What a run of phase 2 reports, keeps and watches."""

@@ -1,1 +1,0 @@
-"""How phase 2 gets its episodes."""
