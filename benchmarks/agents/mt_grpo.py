@@ -23,11 +23,11 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from orchestai.training.rl import formulas
 from torch import Tensor
 
 from orchestai.outcome import Reward
 from orchestai.storage import artifacts
+from orchestai.training.rl import formulas
 from orchestai.training.rl.credit import Credit, acts_of
 from orchestai.types import Episode, TokenDecisions, Trajectory, Turn
 

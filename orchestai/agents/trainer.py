@@ -27,21 +27,20 @@ from orchestai.errors import UserError
 from orchestai.execution.runtime import open_sandbox
 from orchestai.lm.backends.canary import CanaryProbe
 from orchestai.lm.backends.synced import Processes, SyncedBackend, SyncedPolicy, local_backend, open_backend
-from orchestai.planner.files import last_of, without_suffix
+from orchestai.planner.files import last_of
 from orchestai.sandbox import Sandbox
 from orchestai.storage import artifacts
 from orchestai.storage.folder_lock import locked
 from orchestai.tasks.splits import NOTHING_SEEN, PARTS, SeenTasks, divide
 from orchestai.tasks.task import Task
 from orchestai.threads import BackgroundLoop
-from orchestai.training.distributed import on_main, open_accelerator
-from orchestai.training.learner import autocast_format
+from orchestai.training.distributed import open_accelerator
 from orchestai.training.rl.advantages import worked_example
 from orchestai.training.rl.credit import Credit
 from orchestai.training.rl.rollout import processes_of
-from orchestai.training.rl.run_state import BEST, STATE, RunFolder, RunSummary, identity
+from orchestai.training.rl.run_state import STATE, RunFolder, RunSummary, identity
 from orchestai.training.rl.setup import split_tasks
-from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer, choose_recipe
+from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer, choose_recipe, prepare_policy, run_phase2
 from orchestai.workers.pool import WorkerPool
 
 _CANARY = "Count from one to twenty in words."
@@ -188,12 +187,8 @@ class AgentTrainer:
         policies = open_policies(config, roles, checkpoint=self.checkpoint, value_head=ppo)
         if not policies.learning:
             raise UserError("agents.frozen: every role is frozen, so nothing would learn; leave one out")
-        if phase2.kl_coef > 0:
-            for policy in policies.learning.values():
-                if policy.has_adapter:
-                    policy.keep_reference()
         for policy in policies.learning.values():
-            policy.multiply_in(autocast_format(accelerator))
+            prepare_policy(policy, phase2, accelerator)
         console.print(str(policies), highlight=False)
         for name, renderer in policies.chat_renderers.items():
             if renderer.forks:
@@ -227,23 +222,12 @@ class AgentTrainer:
                 LearningRules(credit, config.tasks.unscorable_limit),
                 RunFolder(self.output_dir, save, same),
             )
-            facts = {"seed": phase2.seed, "sandbox_level": stage.sandbox.level, "identity": same}
-            on_main(
-                accelerator,
-                lambda: artifacts.save_run_info(self.output_dir, config, command="agents", **facts),
-                "beginning",
-            )
             try:
-                summary = await trainer.train(resume=resume)
+                return await run_phase2(
+                    trainer, config, command="agents", sandbox_level=stage.sandbox.level, resume=resume
+                )
             finally:
                 await rollout.stop()
-        accelerator.end_training()
-        if summary.signal is None:
-            console.print(
-                f"{without_suffix(self.output_dir / BEST)}: {summary} on {len(trainer.eval_tasks)} validation tasks",
-                highlight=False,
-            )
-        return summary
 
     def _tasks(self, seen: SeenTasks) -> tuple[list[Task], list[Task]]:
         if self._train is not None and self._val is not None:

@@ -252,7 +252,9 @@ class Fsdp2(Layout):
             )
         # Accelerate looks for the names on the outermost module, which is no model.
         if plugin.transformer_cls_names_to_wrap is None:
-            plugin.transformer_cls_names_to_wrap = sorted(_blocks(module))
+            # those of the layers that transformers says are not to be cut
+            whole = {name for inner in module.modules() for name in getattr(inner, "_no_split_modules", None) or ()}
+            plugin.transformer_cls_names_to_wrap = sorted(whole & {type(inner).__name__ for inner in module.modules()})
 
     def value(self, parameter: nn.Parameter) -> Tensor:
         return _whole(parameter.detach())
@@ -292,7 +294,8 @@ class Zero(Layout):
         settings = self.accelerator.state.deepspeed_plugin.deepspeed_config
         settings["train_micro_batch_size_per_gpu"] = 1  # of data loaders, of which there are none
         settings["gradient_clipping"] = max_grad_norm
-        width = max(_width(module), 64)
+        configs = (getattr(inner, "config", None) for inner in module.modules())  # of the widest model in it
+        width = max(64, *(getattr(config, "hidden_size", 0) for config in configs))
         for name, size in {
             "reduce_bucket_size": width * width,
             "stage3_prefetch_bucket_size": width * width,
@@ -396,15 +399,3 @@ def _restored(name: str, moment: Tensor, parameter: nn.Parameter) -> Any:
 
 def _whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def _blocks(module: nn.Module) -> Iterator[str]:
-    """Class names of the layers that transformers says are not to be cut."""
-    names = {name for inner in module.modules() for name in getattr(inner, "_no_split_modules", None) or ()}
-    return iter(names & {type(inner).__name__ for inner in module.modules()})
-
-
-def _width(module: nn.Module) -> int:
-    """Width of the widest model in it."""
-    configs = (getattr(inner, "config", None) for inner in module.modules())
-    return max((getattr(config, "hidden_size", 0) for config in configs), default=0)

@@ -19,7 +19,7 @@ from orchestai.lm.value_head import ValueHead
 from orchestai.outcome import Reward, RewardPart
 from orchestai.tasks.task import Task
 from orchestai.training.rl import formulas
-from orchestai.training.rl.batch import BETWEEN, Batch, TrajectoryRow, corrected, rows_of
+from orchestai.training.rl.batch import BETWEEN, Batch, corrected, rows_of
 from orchestai.training.rl.credit import Acts, Credit, acts_of, step_advantages
 from orchestai.training.rl.formulas import GroupAdvantages, Recipe
 from orchestai.training.rl.policy import Policy
@@ -126,7 +126,9 @@ def make_batch(
     of_row = torch.tensor([k for k, some in enumerate(split) for _ in some])
     mask = _stack([row.mask for row in rows])
     values = _stack([row.value for row in rows]).float()
-    act = _act_of_slot(acts, of_row, rows)
+    # (rows, slots) the act that each slot belongs to; any act between acts
+    first = (acts.number == 0).nonzero()[:, 0]
+    act = first[of_row][:, None] + _stack([row.turn for row in rows], fill=BETWEEN).clamp(min=0)
     advantages = compared.values.float()
     truncated = torch.tensor([turn.truncated for turn in turns])
     in_loss = mask & ~truncated[act] if config.mask_truncated else mask
@@ -147,7 +149,11 @@ def make_batch(
             )
             advantages = _mean_of_slots(per_slot, mask, of_row, len(known))
     if config.mask_truncated:
-        advantages = _without_truncated(advantages, truncated, acts)
+        # 0 where all that an act, or a trajectory, is of was cut off
+        kept = (~truncated).float()
+        if len(advantages) != len(truncated):
+            kept = torch.zeros(len(advantages)).index_add(0, acts.trajectory, kept)
+        advantages = torch.where(kept > 0, advantages, 0.0)
     logp = _stack([row.logp for row in rows]).float()
     slots = in_loss.float().sum(1)
     batch = Batch(
@@ -165,20 +171,11 @@ def make_batch(
         lengths=torch.zeros(len(known)).index_add(0, of_row, slots)[of_row],
     )
     batch, metrics = corrected(batch, logp, config)
-    credited = _credited(turns, per_slot, in_loss, act)
+    order = torch.argsort(act[in_loss], stable=True)
+    sizes = torch.bincount(act[in_loss], minlength=len(turns)).tolist()
+    places, values = (some[order].split(sizes) for some in (in_loss.nonzero()[:, 1], per_slot[in_loss]))
+    credited = {turn: Credited(*one) for turn, *one in zip(turns, places, values, strict=True)}
     return Learning(batch, compared.groups, compared.flat, advantages, metrics, credited, credit.ignored(acts))
-
-
-def _without_truncated(advantages: Tensor, truncated: Tensor, acts: Acts) -> Tensor:
-    """Advantages of acts, or of trajectories, 0 where all that they are of was cut off.
-
-    Args:
-        truncated: (acts,) bool.
-    """
-    if len(advantages) == len(truncated):
-        return torch.where(truncated, 0.0, advantages)
-    kept = torch.zeros(len(advantages)).index_add(0, acts.trajectory, (~truncated).float())
-    return torch.where(kept > 0, advantages, 0.0)
 
 
 def _without_trifles(episodes: Sequence[Episode], telling: float) -> list[Episode]:
@@ -200,21 +197,6 @@ def _without_trifles(episodes: Sequence[Episode], telling: float) -> list[Episod
         else e
         for e in episodes
     ]
-
-
-def _credited(turns: Sequence[Turn], per_slot: Tensor, mask: Tensor, act: Tensor) -> dict[Turn, Credited]:
-    """What each turn was credited with, from (rows, slots) advantages and the number of each slot's turn."""
-    order = torch.argsort(act[mask], stable=True)
-    sizes = torch.bincount(act[mask], minlength=len(turns)).tolist()
-    places, values = (some[order].split(sizes) for some in (mask.nonzero()[:, 1], per_slot[mask]))
-    return {turn: Credited(*one) for turn, *one in zip(turns, places, values, strict=True)}
-
-
-def _act_of_slot(acts: Acts, of_row: Tensor, rows: Sequence[TrajectoryRow]) -> Tensor:
-    """(rows, slots) number of the act that each slot belongs to; any act's between acts."""
-    first = (acts.number == 0).nonzero()[:, 0]
-    turns = _stack([row.turn for row in rows], fill=BETWEEN)
-    return first[of_row][:, None] + turns.clamp(min=0)
 
 
 def _stack(rows: Sequence[Tensor], fill: float = 0) -> Tensor:

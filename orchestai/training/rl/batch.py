@@ -48,25 +48,21 @@ def rows_of(turns: Sequence[Turn]) -> list[TrajectoryRow]:
     """
     rows: list[TrajectoryRow] = []
     for number, turn in enumerate(turns):
-        row = _alone(number, turn)
+        row = TrajectoryRow(
+            turn.decisions,
+            torch.full_like(turn.step, number),
+            turn.logp,
+            turn.mask,
+            turn.value,
+            turn.step,
+            turn.logp if turn.sampler_logp is None else turn.sampler_logp,
+        )
         given = _given_since(rows[-1].decisions, row.decisions) if rows else None
         if given is None:
             rows.append(row)
         else:
             rows[-1] = _joined(rows[-1], given, row)
     return rows
-
-
-def _alone(number: int, turn: Turn) -> TrajectoryRow:
-    return TrajectoryRow(
-        turn.decisions,
-        torch.full_like(turn.step, number),
-        turn.logp,
-        turn.mask,
-        turn.value,
-        turn.step,
-        turn.logp if turn.sampler_logp is None else turn.sampler_logp,
-    )
 
 
 def _given_since(before: AnyDecisions, now: AnyDecisions) -> Tensor | None:

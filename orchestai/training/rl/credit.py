@@ -186,7 +186,11 @@ def turn(acts: Acts, compare: Compare, turn_advantage_coef: float) -> GroupAdvan
     final = role(acts, compare).values
     own = compare(torch.where(acts.rewarded, acts.reward, 0.0), acts.place, acts.attempt).values
     answer = acts.last & (acts.number > 0)
-    return _with_flat(torch.where(answer, final, final + turn_advantage_coef * own), acts.group)
+    values = torch.where(answer, final, final + turn_advantage_coef * own)
+    told = torch.zeros(int(acts.group.max()) + 1, dtype=torch.bool).index_put(
+        (acts.group,), values != 0, accumulate=True
+    )
+    return GroupAdvantages(values, len(told), int((~told).sum()))
 
 
 def return_to_go(acts: Acts, compare: Compare, gamma: float) -> GroupAdvantages:
@@ -211,8 +215,8 @@ def joint(acts: Acts) -> GroupAdvantages:
     deviation. The workflow gives the returns as the acts' own rewards, and says which acts are of one node; they are
     compared with those of the same role. An act without one has its role's.
     """
-    everything = torch.ones_like(acts.last)
-    return formulas.group_advantages(_own(acts), acts.node, everything, scale="none")
+    everything, own = torch.ones_like(acts.last), torch.where(acts.rewarded, acts.reward, acts.role_reward)
+    return formulas.group_advantages(own, acts.node, everything, scale="none")
 
 
 def earned(acts: Acts) -> Tensor:
@@ -220,19 +224,10 @@ def earned(acts: Acts) -> Tensor:
     return acts.reward + torch.where(acts.last, acts.role_reward, 0.0)
 
 
-def _own(acts: Acts) -> Tensor:
-    return torch.where(acts.rewarded, acts.reward, acts.role_reward)
-
-
 def _of_trajectories(acts: Acts, rewards: Tensor, compare: Compare) -> GroupAdvantages:
     """Compare trajectories: an attempt counts once in its group's mean, however many conversations and acts it has."""
     found = compare(rewards[acts.last], acts.group[acts.last], acts.attempt[acts.last])
     return found._replace(values=found.values[acts.trajectory])
-
-
-def _with_flat(values: Tensor, group: Tensor) -> GroupAdvantages:
-    told = torch.zeros(int(group.max()) + 1, dtype=torch.bool).index_put((group,), values != 0, accumulate=True)
-    return GroupAdvantages(values, len(told), int((~told).sum()))
 
 
 def step_advantages(rewards: Tensor, own: Tensor, failed: Tensor, steps: Tensor, group_ids: Tensor) -> Tensor:

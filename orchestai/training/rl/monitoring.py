@@ -216,6 +216,14 @@ def sample_rows(episodes: Sequence[Episode], learnings: Collection[Learning] = (
         learnings: what was learned from them, if anything; then each row has its `turns`.
     """
     credited = {turn: credit for learning in learnings for turn, credit in learning.credited.items()}
+
+    def parts(reward: Reward) -> dict[str, dict[str, float]]:
+        return {name: part._asdict() for name, part in reward.parts.items()}
+
+    def speeches(episode: Episode) -> list[tuple[str, str, int]]:
+        """Role, speaker and characters of each part of the transcript, since what is said may look like its start."""
+        return [(t.role, speaker, len(words)) for t in episode.trajectories for speaker, words in t.transcript]
+
     return [
         {
             "task_id": e.task_id,
@@ -224,22 +232,13 @@ def sample_rows(episodes: Sequence[Episode], learnings: Collection[Learning] = (
             "unscorable": e.reward.reason if isinstance(e.reward, Unscorable) else "",
             "valid": e.valid,
             **{name: round(value, 6) for name, value in e.metrics.items()},
-            **({"rewards": _parts(e.reward)} if isinstance(e.reward, Reward) and e.reward.parts else {}),
+            **({"rewards": parts(e.reward)} if isinstance(e.reward, Reward) and e.reward.parts else {}),
             **({"turns": _turn_rows(e, credited)} if learnings else {}),
-            **({"speeches": _speeches(e)} if any(t.transcript for t in e.trajectories) else {}),
+            **({"speeches": speeches(e)} if any(t.transcript for t in e.trajectories) else {}),
             "transcript" if any(t.transcript for t in e.trajectories) else "plan": e.text,
         }
         for e in episodes
     ]
-
-
-def _speeches(episode: Episode) -> list[tuple[str, str, int]]:
-    """Role, speaker and characters of each part of the transcript, since what is said may look like its beginning."""
-    return [(t.role, speaker, len(words)) for t in episode.trajectories for speaker, words in t.transcript]
-
-
-def _parts(reward: Reward) -> dict[str, dict[str, float]]:
-    return {name: part._asdict() for name, part in reward.parts.items()}
 
 
 def _turn_rows(episode: Episode, credited: Mapping[Turn, Credited]) -> list[dict[str, Any]]:
@@ -414,7 +413,11 @@ class TrainingReport:
         _append(self._rollouts, [{"update": update, **sample} for sample in samples])
         also = {name: metrics[figure] for figure, name in _ALSO_CALLED.items() if figure in metrics}
         self._accelerator.log({**metrics, **also}, step=update)
-        self._show_plans(update, samples)
+        columns = list(dict.fromkeys(key for one in samples for key in one if key not in ("rewards", "turns")))
+        rows = [[sample.get(column) for column in columns] for sample in samples]
+        for tracker in self._accelerator.trackers:
+            if tracker.name == "wandb" and rows:
+                tracker.log_table("plans", columns=columns, data=rows, step=update)
         lost = f"  unscorable {metrics['unscorable_share']:.0%}" if metrics["unscorable_share"] else ""
         shown = (
             f"reward {metrics['reward']:.2f}  success {metrics['success']:.0%}  flat {metrics['flat_group_share']:.0%}"
@@ -443,14 +446,6 @@ class TrainingReport:
         )
         if standing.passed_over:
             self.say(f"update {update}: {standing.passed_over}")
-
-    def _show_plans(self, update: int, samples: Sequence[Mapping[str, Any]]) -> None:
-        nested = ("rewards", "turns")
-        columns = list(dict.fromkeys(key for sample in samples for key in sample if key not in nested))
-        rows = [[sample.get(column) for column in columns] for sample in samples]
-        for tracker in self._accelerator.trackers:
-            if tracker.name == "wandb" and rows:
-                tracker.log_table("plans", columns=columns, data=rows, step=update)
 
     def say(self, message: str) -> None:
         """A line above the progress bar."""

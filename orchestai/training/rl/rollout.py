@@ -285,16 +285,16 @@ class Rollout:
         turns, entropies = await asyncio.to_thread(self._turns, repeated, drawn, update, found.policy_version)
         seconds["sampling"] += sampled - started
         seconds["scoring"] += time.perf_counter() - sampled
-        trajectories = {i: Trajectory(ROLE, ROLE, (self._measured(turn, found.plans[i]),)) for i, turn in turns.items()}
+        trajectories = {}
+        for i, turn in turns.items():
+            limit = self._planner.max_slots if isinstance(turn.decisions, TokenDecisions) else None
+            plan = found.plans[i]
+            measured = replace(turn, truncated=plan.truncated, token_limit=limit, text=plan.text)
+            trajectories[i] = Trajectory(ROLE, ROLE, (measured,))
         return [
             _Planned(task, plan, (trajectories[i],) if i in trajectories else (), entropies.get(i, {}))
             for i, (task, plan) in enumerate(zip(repeated, found.plans, strict=True))
         ]
-
-    def _measured(self, turn: Turn, plan: Plan) -> Turn:
-        of_tokens = isinstance(turn.decisions, TokenDecisions)
-        limit = self._planner.max_slots if of_tokens else None
-        return replace(turn, truncated=plan.truncated, token_limit=limit, text=plan.text)
 
     def _turns(
         self, tasks: Sequence[Task], drawn: Mapping[int, _Sampled], update: int, policy_version: int
@@ -349,6 +349,15 @@ class Rollout:
         slots: asyncio.Semaphore,
     ) -> Episode:
         task, workflow = planned.task, planned.plan.workflow
+
+        async def in_turn(workflow: Workflow) -> JudgedExecution:
+            async with slots:
+                try:
+                    return await self._execute(task, workflow)
+                except InfrastructureError as error:
+                    fault = Unscorable.of(error)
+                    return JudgedExecution(task_id=task.task_id, workflow=workflow, results=(), outcome=fault)
+
         failure = self._reward.invalid()
         reward: Reward | Unscorable = failure
         metrics: dict[str, float] = {**dict.fromkeys(_METRICS, 0.0), **failure.contributions}
@@ -356,7 +365,7 @@ class Rollout:
         if workflow is not None and valid:
             key = (task.task_id, workflow)
             if key not in known:
-                known[key] = asyncio.ensure_future(self._in_turn(task, workflow, slots))
+                known[key] = asyncio.ensure_future(in_turn(workflow))
             run = await known[key]
             reward = self._reward.of(run)
             metrics = {} if isinstance(reward, Unscorable) else {**_figures(run), **reward.contributions}
@@ -370,15 +379,6 @@ class Rollout:
             raw_valid=planned.plan.raw_valid,
             text=describe(workflow) if workflow is not None else planned.plan.error,
         )
-
-    async def _in_turn(self, task: Task, workflow: Workflow, slots: asyncio.Semaphore) -> JudgedExecution:
-        async with slots:
-            try:
-                return await self._execute(task, workflow)
-            except InfrastructureError as error:
-                return JudgedExecution(
-                    task_id=task.task_id, workflow=workflow, results=(), outcome=Unscorable.of(error)
-                )
 
 
 def _figures(run: JudgedExecution) -> dict[str, float]:

@@ -146,23 +146,20 @@ def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Position, dict[
             f"{path}: not a training state of this program's version (found {found}, needs {STATE_VERSION}); "
             "start a new run in another output folder"
         )
-    _refuse_change(path, state["identity"], dict(identity))
-    digests.check_finite(path, state["learned"])
-    _set_generators(state["rng"])
-    return Position(**state["position"]), state["learned"]
-
-
-def _refuse_change(path: Path, saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    for key in sorted({*saved, *now}):
-        if saved.get(key) != now.get(key):
+    saved = state["identity"]
+    for key in sorted({*saved, *identity}):
+        if saved.get(key) != identity.get(key):
             remedy = "restore it, or start a new run in another output folder"
             if key in _LENGTH:
                 remedy = (
-                    f"with lr_schedule={now[_SCHEDULE]} the learning rate ends at 0 there, so this run can be made "
-                    "neither longer nor shorter; restore it, or start a new run from its phase2_last (--checkpoint) in "
-                    "another output folder"
+                    f"with lr_schedule={identity[_SCHEDULE]} the learning rate ends at 0 there, so this run can be "
+                    "made neither longer nor shorter; restore it, or start a new run from its phase2_last "
+                    "(--checkpoint) in another output folder"
                 )
-            raise UserError(f"{path}: {key} was {saved.get(key)!r} and is now {now.get(key)!r}; {remedy}")
+            raise UserError(f"{path}: {key} was {saved.get(key)!r} and is now {identity.get(key)!r}; {remedy}")
+    digests.check_finite(path, state["learned"])
+    _set_generators(state["rng"])
+    return Position(**state["position"]), state["learned"]
 
 
 def _generators() -> dict[str, Any]:

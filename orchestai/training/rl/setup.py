@@ -19,7 +19,6 @@ from orchestai.config import (
     Config,
     ExecutionConfig,
     LoggingConfig,
-    Phase2Config,
     RewardsConfig,
     TasksConfig,
     WorkersConfig,
@@ -31,7 +30,7 @@ from orchestai.execution.runtime import open_runtime
 from orchestai.outcome import Unscorable
 from orchestai.planner.baselines import WholePlanner
 from orchestai.planner.checkpoint import estimate_state_of, load_planner, reference_of, save_planner, seen_by
-from orchestai.planner.files import LAST, STATE_KEY, fingerprint_of, locate
+from orchestai.planner.files import LAST, STATE_KEY, fingerprint_of
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.slots.decisions import STRUCTURE
 from orchestai.planner.slots.losses import OTHERS
@@ -46,13 +45,12 @@ from orchestai.tasks.splits import NOTHING_SEEN, SeenTasks, open_splits
 from orchestai.tasks.suite import data_fingerprint
 from orchestai.tasks.task import Task
 from orchestai.training.calibration import calibrate_anew, with_reference
-from orchestai.training.distributed import interleave, layout_of, on_all, on_main, open_accelerator, share
-from orchestai.training.learner import autocast_format
+from orchestai.training.distributed import interleave, layout_of, on_all, open_accelerator, share
 from orchestai.training.rl.advantages import plan_credit, rank_invalid
 from orchestai.training.rl.monitoring import describe_episodes, sample_rows
 from orchestai.training.rl.rollout import ROLE, Execute, Rollout, open_sampler
-from orchestai.training.rl.run_state import BEST, STATE, RunFolder, RunSummary, identity
-from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer
+from orchestai.training.rl.run_state import STATE, RunFolder, RunSummary, identity
+from orchestai.training.rl.trainer import LearningRules, TaskSets, Trainer, prepare_policy, run_phase2
 from orchestai.workers.pool import worker_cards
 
 Run: TypeAlias = tuple[float, float] | Unscorable
@@ -113,8 +111,8 @@ async def open_reward(
     Args:
         known: of the logs or the checkpoint.
     """
-    if known is not None and not known.cost_usd and _weighs_prices(rewards, measurement.workers):
-        known = None
+    if known is not None and not known.cost_usd and rewards.cost_weight > 0 and rewards.cost_reference_usd is None:
+        known = None if any(card.price_usd > 0 for card in worker_cards(measurement.workers)) else known
     form = reward_form(rewards, weights, known)
     if form is not None:
         return form
@@ -130,12 +128,6 @@ async def open_reward(
             "rewards.latency_reference_ms"
         )
     return form
-
-
-def _weighs_prices(rewards: RewardsConfig, workers: WorkersConfig) -> bool:
-    """Whether the pool has prices that the reward compares with a reference which is not configured."""
-    asked = rewards.cost_weight > 0 and rewards.cost_reference_usd is None
-    return asked and any(card.price_usd > 0 for card in worker_cards(workers))
 
 
 logger = logging.getLogger(__name__)
@@ -160,19 +152,24 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
     credit, explore = plan_credit(phase2), frozenset(phase2.explore)
     if credit.by_step:
         _refuse_credit_by_step(config.execution, config.rewards, planner)
-    if isinstance(planner, LanguagePlanner):
-        if planner.has_adapter and phase2.kl_coef > 0:
-            planner.keep_reference()
-    else:
-        _refuse_limits_of_tokens(phase2)
+    if not isinstance(planner, LanguagePlanner):
+        if phase2.mask_truncated:
+            raise UserError(
+                "training.phase2_rl.mask_truncated: this planner writes no tokens, so none of its plans is too long; "
+                "leave it out, or train a language planner (docs/language.md)"
+            )
         planner.learn_only(explore)
     of_pool = planner if isinstance(planner, PlannerModel) and explore - STRUCTURE else None
     restructured = planner if isinstance(planner, PlannerModel) and explore & STRUCTURE else None
     cautious, before = isinstance(planner, PlannerModel), seen_by(checkpoint)
     tasks, eval_tasks = split_tasks(config.tasks, before)
     refuse_unscorable([*tasks, *eval_tasks])
-    if credit.by_step:
-        _refuse_texts(tasks)
+    # what a step gives depends on the steps before it
+    if credit.by_step and (text := next((task for task in tasks if not task.wants_program), None)) is not None:
+        raise UserError(
+            f"training.phase2_rl.credit: steps cannot be credited apart where they read each other's texts, as in "
+            f"{text.place}; set credit to plan"
+        )
     eval_tasks = eval_tasks[: phase2.eval_tasks]
     if of_pool is not None and (temperature := soften(of_pool, tasks[:_JUDGED])) > 1:
         logger.warning(
@@ -194,8 +191,8 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
     precision = planner.config.language.mixed_precision if isinstance(planner, LanguagePlanner) else "no"
     accelerator = open_accelerator(output_dir, config.logging, config.training.timeout_s, precision)
     if isinstance(planner, LanguagePlanner):
-        planner.multiply_in(autocast_format(accelerator))
-    if layout_of(accelerator).split and not isinstance(planner, LanguagePlanner):
+        prepare_policy(planner, phase2, accelerator)
+    elif layout_of(accelerator).split:
         raise UserError(
             f"{checkpoint}: a planner of heads is small, and held whole in every process; launch it with "
             "accelerate_configs/ddp.yaml"
@@ -238,23 +235,10 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
             LearningRules(credit, config.tasks.unscorable_limit, explore, phase2.max_invalid_share, cautious),
             RunFolder(output_dir, save, same),
         )
-        facts = {"seed": phase2.seed, "sandbox_level": runtime.sandbox.level, "identity": same}
-        on_main(
-            accelerator,
-            lambda: artifacts.save_run_info(output_dir, config, command="phase2", **facts),
-            "beginning",
-        )
         if accelerator.is_main_process:
             for remark in reward.remarks():
                 console.print(remark, highlight=False, markup=False)
-        summary = await trainer.train(resume=resume)
-    accelerator.end_training()
-    if accelerator.is_main_process and summary.signal is None:
-        console.print(
-            f"{locate(output_dir / BEST)}: {summary} on {len(trainer.eval_tasks)} validation tasks",
-            highlight=False,
-        )
-    return summary
+        return await run_phase2(trainer, config, command="phase2", sandbox_level=runtime.sandbox.level, resume=resume)
 
 
 @torch.no_grad()
@@ -288,14 +272,6 @@ def soften(planner: PlannerModel, tasks: Sequence[Task]) -> float:
     return high
 
 
-def _refuse_limits_of_tokens(phase2: Phase2Config) -> None:
-    if phase2.mask_truncated:
-        raise UserError(
-            "training.phase2_rl.mask_truncated: this planner writes no tokens, so none of its plans is too long; leave "
-            "it out, or train a language planner (docs/language.md)"
-        )
-
-
 def _refuse_credit_by_step(
     execution: ExecutionConfig, rewards: RewardsConfig, planner: PlannerModel | LanguagePlanner
 ) -> None:
@@ -311,16 +287,6 @@ def _refuse_credit_by_step(
     }
     for setting in (setting for setting, found in dependent.items() if found):
         raise UserError(f"training.phase2_rl.credit: steps cannot be credited apart with {setting}; set credit to plan")
-
-
-def _refuse_texts(tasks: Sequence[Task]) -> None:
-    """Raise where what a step gives depends on the steps before it, as texts do."""
-    text = next((task for task in tasks if not task.wants_program), None)
-    if text is not None:
-        raise UserError(
-            f"training.phase2_rl.credit: steps cannot be credited apart where they read each other's texts, as in "
-            f"{text.place}; set credit to plan"
-        )
 
 
 def split_tasks(config: TasksConfig, seen: SeenTasks = NOTHING_SEEN) -> tuple[list[Task], list[Task]]:
@@ -377,8 +343,13 @@ async def validate(config: Config, *, checkpoint: Path, output_dir: Path | None 
     phase2 = config.training.phase2_rl
     planner = load_planner(checkpoint, config.planner, config.workers)
     fingerprint = fingerprint_of(checkpoint)
-    if output_dir is not None:
-        _refuse_other(output_dir / VALIDATION, fingerprint)
+    if output_dir is not None and (path := output_dir / VALIDATION).exists():
+        try:
+            of = json.loads(path.read_text(encoding="utf-8"))["fingerprint"]
+        except (OSError, ValueError, KeyError, TypeError):
+            of = None
+        if of != fingerprint:
+            raise UserError(f"{path}: is the validation of another planner; choose another output folder, or remove it")
     learned, held_out = split_tasks(config.tasks, seen_by(checkpoint))
     tasks = held_out[: phase2.eval_tasks]
     refuse_unscorable([*learned, *tasks])
@@ -421,15 +392,3 @@ async def validate(config: Config, *, checkpoint: Path, output_dir: Path | None 
         )
     accelerator.end_training()
     return metrics
-
-
-def _refuse_other(path: Path, fingerprint: str) -> None:
-    """Raise where the file is the validation of something else than the planner of that fingerprint."""
-    if not path.exists():
-        return
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))["fingerprint"]
-    except (OSError, ValueError, KeyError, TypeError):
-        found = None
-    if found != fingerprint:
-        raise UserError(f"{path}: is the validation of another planner; choose another output folder, or remove it")

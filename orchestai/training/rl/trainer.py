@@ -7,17 +7,24 @@ import random
 import time
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from signal import Signals
 from statistics import fmean
 
 from accelerate import Accelerator
 
 from orchestai.config import RlConfig
+from orchestai.config.section import Section
 from orchestai.errors import UserError
 from orchestai.execution.reward import invalid_margin
+from orchestai.lm.token_policy import TokenPolicy
 from orchestai.outcome import UnscorableCounts
+from orchestai.planner.files import without_suffix
+from orchestai.progress import console
+from orchestai.storage import artifacts
 from orchestai.tasks.task import Task
-from orchestai.training.distributed import exchange, interleave, layout_of, on_all, share
+from orchestai.training.distributed import exchange, interleave, layout_of, on_all, on_main, share
+from orchestai.training.learner import autocast_format
 from orchestai.training.rl.advantages import Learning, make_batch, rank_invalid
 from orchestai.training.rl.credit import Credit
 from orchestai.training.rl.formulas import PPO, RECIPES, Recipe
@@ -39,7 +46,7 @@ from orchestai.training.rl.monitoring import (
     watch,
 )
 from orchestai.training.rl.policy import Collector, Episodes, Policy
-from orchestai.training.rl.run_state import Checkpoints, Position, RunFolder, RunSummary, length_of
+from orchestai.training.rl.run_state import BEST, Checkpoints, Position, RunFolder, RunSummary, length_of
 from orchestai.training.rl.update import Updates
 from orchestai.types import DecisionKind, Episode
 
@@ -120,7 +127,7 @@ class Trainer:
         self.tasks = list(tasks.train)
         self._by_id = {task.task_id: task for task in self.tasks}
         self.eval_tasks = list(tasks.validation[: config.eval_tasks])
-        self.output = run.path
+        self.run, self.output = run, run.path
         self.position = Position(versions=dict.fromkeys(self.policies, 0))
         self.batches = TaskBatches(accelerator, collector, config, self.tasks)
         self.updates = {
@@ -341,3 +348,32 @@ async def all_episodes(accelerator: Accelerator, mine: Awaitable[Episodes], what
     """The episodes of all processes, in the order of the tasks; raises as `on_all` does."""
     parts = await on_all(accelerator, mine, what)
     return [episode for group in interleave([part.groups for part in parts]) for episode in group]
+
+
+async def run_phase2(
+    trainer: Trainer, settings: Section, *, command: str, sandbox_level: str, resume: bool
+) -> RunSummary:
+    """Train, whatever learns; say beside it what the run was made with, and on the terminal how it ended.
+
+    Args:
+        settings: the whole configuration.
+        command: what the run is called.
+    """
+    run, accelerator = trainer.run, trainer.accelerator
+    facts = {"seed": trainer.config.seed, "sandbox_level": sandbox_level, "identity": run.identity}
+    info = partial(artifacts.save_run_info, run.path, settings, command=command, **facts)
+    on_main(accelerator, info, "beginning")
+    summary = await trainer.train(resume=resume)
+    accelerator.end_training()
+    if accelerator.is_main_process and summary.signal is None:
+        best = run.path / BEST
+        kept = best if best.exists() else without_suffix(best)
+        console.print(f"{kept}: {summary} on {len(trainer.eval_tasks)} validation tasks", highlight=False)
+    return summary
+
+
+def prepare_policy(policy: TokenPolicy, config: RlConfig, accelerator: Accelerator) -> None:
+    """Keep what the KL is measured from, and multiply in the format of the steps."""
+    if policy.has_adapter and config.kl_coef > 0:
+        policy.keep_reference()
+    policy.multiply_in(autocast_format(accelerator))

@@ -18,8 +18,8 @@ from orchestai.config import RlConfig
 from orchestai.errors import UserError
 from orchestai.training.distributed import together
 from orchestai.training.learner import Learner, NotFiniteError, is_exact
-from orchestai.training.rl.advantages import Learning, value_rates
 from orchestai.training.rl import formulas
+from orchestai.training.rl.advantages import Learning, value_rates
 from orchestai.training.rl.batch import Batch, corrected, passes
 from orchestai.training.rl.formulas import Recipe, StepCounts, effective_share, weight_moments
 from orchestai.training.rl.policy import Policy
@@ -115,7 +115,9 @@ class Objective(nn.Module):
         loss = policy_loss - config.entropy_coef * rows.boldness * entropy
         divergence = value_loss = torch.zeros_like(loss)
         if config.kl_coef > 0:
-            per_slot = formulas.kl(scores.logp, self._reference_logp(rows)) * ratio
+            with torch.no_grad(), (self._frozen is None and self.planner.reference()) or nullcontext():
+                before = self._score(self.planner if self._frozen is None else self._frozen, rows).logp
+            per_slot = formulas.kl(scores.logp, before) * ratio
             divergence = mean(per_slot)
             loss = loss + config.kl_coef * formulas.aggregate(per_slot, mask, recipe.mode, counts, rows.lengths)
         if recipe.baseline == "critic":
@@ -139,13 +141,6 @@ class Objective(nn.Module):
         moved = (scores.logp - rows.logp).detach()
         moments = torch.stack([weight_moments(moved, mask, level) for level in ("token", "sequence")]).float()
         return Part(loss, summary, moments, *largest)
-
-    @torch.no_grad()
-    def _reference_logp(self, rows: Batch) -> Tensor:
-        if self._frozen is not None:
-            return self._score(self._frozen, rows).logp
-        with self.planner.reference() or nullcontext():
-            return self._score(self.planner, rows).logp
 
     def _score(self, planner: Policy, rows: Batch) -> RowScores:
         """The policy's scores, as wide as the rows: their longest may be in another part of the batch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from orchestai.planner.slots.model import PlannerModel
 from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
 from orchestai.tasks.instructions import NAME, folder
-from orchestai.training.calibration import Judged, calibrate, judge_plans
+from orchestai.training.calibration import calibrate, judge_plans
 from orchestai.training.supervised.run import BEST, LAST
 from orchestai.training.supervised.train import train
 
@@ -71,27 +71,16 @@ def base_examples(config: Config, data: Sequence[Path], seed: int) -> list[Train
     exchanged = exchange_phrases(instructions, _EXCHANGED, seed=seed)
     varied = augment(compositions, _VARIED, evidence=None, seed=seed)
     further = _for_training(read_plans(READERS["orchestai"], data, config, given=False)[0])
-    return [_untyped(example) for example in (*compositions, *varied, *instructions, *exchanged, *further)]
+    # without types, which are a pool's, as workers are
+    nobody = {"task_type": "", "worker": "", "fallback": ()}
+    return [
+        one.model_copy(update={"workflow": one.workflow.replace({step.id: nobody for step in one.workflow.subtasks})})
+        for one in (*compositions, *varied, *instructions, *exchanged, *further)
+    ]
 
 
 def _for_training(examples: Sequence[TrainingExample]) -> list[TrainingExample]:
     return [example for example in examples if example.split != "test"]
-
-
-def _untyped(example: TrainingExample) -> TrainingExample:
-    """Without types, which are a pool's, as workers are."""
-    untyped = {step.id: {"task_type": "", "worker": "", "fallback": ()} for step in example.workflow.subtasks}
-    return example.model_copy(update={"workflow": example.workflow.replace(untyped)})
-
-
-def _right(judged: Sequence[Judged], examples: Sequence[TrainingExample]) -> Iterator[tuple[str, str]]:
-    """The share of right plans among those for which nothing was learned, by source."""
-    source = {example.instruction: example.suite for example in examples}
-    by_source: dict[str, list[bool]] = {}
-    for instruction, _, right in judged:
-        by_source.setdefault(source[instruction], []).append(right)
-    for name, found in sorted(by_source.items()):
-        yield name, f"{sum(found)} of {len(found)}"
 
 
 def export_base(config: Config, output_dir: Path, data: Path, *, seconds: float) -> str:
@@ -104,6 +93,9 @@ def export_base(config: Config, output_dir: Path, data: Path, *, seconds: float)
     texts = [example.instruction for example in held_out]
     judged = judge_plans(planner, texts, planner.plan_instructions(texts), [example.workflow for example in held_out])
     calibrate(planner, judged, [example.suite for example in held_out])
+    source, right = {example.instruction: example.suite for example in held_out}, dict[str, list[bool]]()
+    for instruction, _, is_right in judged:
+        right.setdefault(source[instruction], []).append(is_right)
     learned = Counter(example.suite for example in examples if example.split == "train")
     card = {
         "name": "OrchestAI base planner",
@@ -113,7 +105,7 @@ def export_base(config: Config, output_dir: Path, data: Path, *, seconds: float)
         "how_that_was_made": _ORIGIN,
         "seed": config.training.phase1_supervised.seed,
         "seconds": round(seconds),
-        "right_of_held_out": dict(_right(judged, held_out)),
+        "right_of_held_out": {name: f"{sum(found)} of {len(found)}" for name, found in sorted(right.items())},
         "versions": artifacts.versions(),
     }
     return save_base(output_dir, planner, card)

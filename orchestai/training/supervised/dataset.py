@@ -68,13 +68,16 @@ class PlanDataset(Dataset[Item]):
         Args:
             workers: names, in the order in which the planner numbers them.
         """
-        vocabulary = Vocabulary(config.task_types, tuple(workers))
+        vocabulary, plans = Vocabulary(config.task_types, tuple(workers)), []
+        for example in examples:
+            plan = located(example.imitated, example.instruction)
+            places = {subtask.id: subtask.span for subtask in plan.subtasks if subtask.span is not None}
+            if len(places) == len(plan) and not config.overlapping_spans:
+                plan = Workflow(sorted(plan.subtasks, key=lambda subtask, places=places: places[subtask.id]))  # type: ignore[misc]
+            plans.append(IndexedPlan.of(plan, vocabulary))
         return PlanDataset(
             [example.instruction for example in examples],
-            [
-                IndexedPlan.of(plan if config.overlapping_spans else _as_told(plan), vocabulary)
-                for plan in (located(example.imitated, example.instruction) for example in examples)
-            ],
+            plans,
             [example.given for example in examples],
             [example.suite for example in examples],
             max_subtasks=config.max_subtasks,
@@ -158,15 +161,6 @@ def located(workflow: Workflow, instruction: str) -> Workflow:
     places = _places(words, spans, instruction)
     steps = zip(workflow.subtasks, places, strict=True)
     return Workflow([step.model_copy(update={"span": place}) for step, place in steps])
-
-
-def _as_told(workflow: Workflow) -> Workflow:
-    """The steps in the order of their words, if all have a place in the instruction."""
-    places = {subtask.id: subtask.span for subtask in workflow.subtasks if subtask.span is not None}
-    if len(places) < len(workflow):
-        return workflow
-    told = sorted(workflow.subtasks, key=lambda subtask: places[subtask.id])
-    return Workflow(told)
 
 
 def _targets(instruction: str, plan: IndexedPlan, given: bool, max_subtasks: int, max_fallbacks: int) -> PlanTargets:

@@ -25,7 +25,7 @@ from orchestai.planner.language.checkpoint import (
     read_state,
     save_language_planner,
 )
-from orchestai.planner.language.plan_text import PlanText, without_workers, write_plan
+from orchestai.planner.language.plan_text import without_workers, write_plan
 from orchestai.planner.language.planner import LanguagePlanner
 from orchestai.planner.language.planner import PromptTooLongError
 from orchestai.tasks.splits import SEEN
@@ -99,15 +99,26 @@ def tokenize(example: TrainingExample, planner: LanguagePlanner) -> TokenizedExa
         raise UnusableExampleError(
             f"a plan of {len(ids) + 1} tokens, but planner.language.max_new_tokens is {planner.max_slots}"
         )
-    hidden = _open_values(plan, wanted)
+    # [start, end) of the values that the example does not vouch for
+    hidden = [
+        (mark.start, mark.end)
+        for mark in plan.marks
+        if (mark.field in ("worker", "fallback") and not wanted.subtasks[mark.step].worker)
+        or (mark.field == "task_type" and not wanted.subtasks[mark.step].task_type)
+    ]
     learned = [not any(start < b and a < end for a, b in hidden) for start, end in offsets]
+    parents: list[ParentSlot] = []
+    for mark in plan.marks:
+        if mark.field == "depends_on":
+            further = bool(parents) and parents[-1].step == mark.step
+            parents.append(ParentSlot(token_at(offsets, mark.start), mark.step, further))
     end_id = planner.tokenizer.eos_token_id
     return TokenizedExample(
         example=example,
         prompt=prompt,
         completion=torch.tensor([*ids, end_id], dtype=torch.long),
         learned=torch.tensor([*learned, True]),
-        parents=tuple(_parents(plan, offsets)),
+        parents=tuple(parents),
         workflow=wanted,
     )
 
@@ -148,25 +159,6 @@ def _completed(logged: Workflow, wanted: Workflow, planner: LanguagePlanner) -> 
             for subtask in logged.subtasks
         }
     )
-
-
-def _open_values(plan: PlanText, wanted: Workflow) -> list[tuple[int, int]]:
-    """[start, end) of the values that the example does not vouch for."""
-    return [
-        (mark.start, mark.end)
-        for mark in plan.marks
-        if (mark.field in ("worker", "fallback") and not wanted.subtasks[mark.step].worker)
-        or (mark.field == "task_type" and not wanted.subtasks[mark.step].task_type)
-    ]
-
-
-def _parents(plan: PlanText, offsets: Sequence[tuple[int, int]]) -> list[ParentSlot]:
-    found: list[ParentSlot] = []
-    for mark in plan.marks:
-        if mark.field == "depends_on":
-            further = bool(found) and found[-1].step == mark.step
-            found.append(ParentSlot(token_at(offsets, mark.start), mark.step, further))
-    return found
 
 
 _OF_THE_BEST = ("epoch", "val_loss", "seed", "identity", "reward_reference", SEEN, STATE_KEY)
@@ -415,7 +407,10 @@ class ImpossibleParents:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, most: int, vocabulary: int) -> None:
         self._forbidden = torch.zeros(len(_CONTEXTS), most, vocabulary, dtype=torch.bool)
         for place, context in enumerate(_CONTEXTS):
-            first = [_first_token(tokenizer, context, str(k)) for k in range(1, most + 1)]
+            first = []
+            for k in range(1, most + 1):
+                encoded = tokenizer(f"{context}{k}]", add_special_tokens=False, return_offsets_mapping=True)
+                first.append(int(encoded["input_ids"][token_at(encoded["offset_mapping"], len(context))]))
             for i in range(most):
                 self._forbidden[place, i, sorted({*first[i:]} - {*first[:i]})] = True
 
@@ -429,12 +424,6 @@ class ImpossibleParents:
         """
         places = torch.tensor(further, dtype=torch.long), torch.tensor(steps, dtype=torch.long)
         return (logits.softmax(-1) * self._forbidden[places].to(logits.device)).sum(-1)
-
-
-def _first_token(tokenizer: PreTrainedTokenizerBase, context: str, text: str) -> int:
-    encoded = tokenizer(context + text + "]", add_special_tokens=False, return_offsets_mapping=True)
-    at = token_at(encoded["offset_mapping"], len(context))
-    return int(encoded["input_ids"][at])
 
 
 def token_at(offsets: Sequence[tuple[int, int]], character: int) -> int:

@@ -119,21 +119,33 @@ def run(setup: Setup, state: RunState) -> Summary:
     elif "start" in saved.get("identity", {}):
         identity["start"] = saved["identity"]["start"]
     history = _resume(setup, state, saved, identity) if setup.resume else []
+    # What was measured of workers, by the data or else by the planner that the run begins with, or goes on with
+    reference, estimate = logged_reference(setup.data), read_estimate(estimate_path(setup.data))
+    if (origin := setup.checkpoint(LAST) if setup.resume else setup.start) is not None:
+        reference, estimate = reference or reference_of(origin), estimate or estimate_state_of(origin)
     known = {
         "seed": settings.seed,
         "identity": identity,
-        **_of_workers(setup),
+        "reward_reference": None if reference is None else asdict(reference),
+        STATE_KEY: estimate,
         **before.facts(SEEN_BEFORE),
         **seen.facts(),
     }
     info = partial(artifacts.save_run_info, setup.output_dir, setup.config, command="phase1", seed=settings.seed)
     on_main(accelerator, partial(info, **identity), "beginning")
     line = progress.add_task("phase 1", total=settings.num_epochs, completed=epochs.epoch, status="")
+
+    def write(facts: Mapping[str, Any]) -> None:
+        artifacts.write_text(setup.output_dir / METRICS, "".join(json.dumps(row) + "\n" for row in history))
+        if kept_epoch(history, epochs.plans_judged) is history[-1]:
+            state.save(setup.checkpoint(BEST), {**facts, "val_loss": history[-1]["val_loss"]})
+        state.save(setup.checkpoint(LAST), facts)
+
     while not epochs.finished:
         metrics = epochs.run_epoch(lambda share: progress.update(line, completed=epochs.epoch + share))
         history.append({"epoch": epochs.epoch, **metrics})
         facts = epochs.state_dict() | known
-        on_main(accelerator, partial(_save, setup, state, history, facts), f"saving epoch {epochs.epoch}")
+        on_main(accelerator, partial(write, facts), f"saving epoch {epochs.epoch}")
         accelerator.log(metrics, step=epochs.epoch)
         right = metrics.get("exact_plan", judged_by(metrics))
         shown = f"loss {metrics['train_loss']:.3f}  val {metrics['val_loss']:.3f}  right {right:.0%}"
@@ -141,25 +153,21 @@ def run(setup: Setup, state: RunState) -> Summary:
     accelerator.end_training()
     best = kept_epoch(history, epochs.plans_judged)
     summary = Summary(int(best["epoch"]), best["val_loss"], best)
-    progress.console.print(_said(setup, state, summary), highlight=False)
+    named = {
+        "exact decomposition": "exact_decomposition",
+        "exact plan": "exact_plan",
+        "edge F1": "edge_f1",
+        "raw validity": "raw_validity",
+        "workers": "worker_accuracy",
+        "types": "type_accuracy",
+    }
+    figures = ", ".join(f"{name} {best[key]:.1%}" for name, key in named.items() if key in best)
+    progress.console.print(
+        f"{setup.checkpoint(BEST)}: epoch {summary.epoch} on {len(state.learned)} examples; "
+        f"on {len(state.held_out)} held out: loss {summary.val_loss:.3f}, {figures}",
+        highlight=False,
+    )
     return summary
-
-
-def _of_workers(setup: Setup) -> dict[str, Any]:
-    """What was measured of workers, by the data or else by the planner that the run begins with, or goes on with."""
-    reference, estimate = logged_reference(setup.data), read_estimate(estimate_path(setup.data))
-    before = setup.checkpoint(LAST) if setup.resume else setup.start
-    if before is not None:
-        reference = reference or reference_of(before)
-        estimate = estimate or estimate_state_of(before)
-    return {"reward_reference": None if reference is None else asdict(reference), STATE_KEY: estimate}
-
-
-def _save(setup: Setup, state: RunState, history: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> None:
-    artifacts.write_text(setup.output_dir / METRICS, "".join(json.dumps(row) + "\n" for row in history))
-    if kept_epoch(history, state.epochs.plans_judged) is history[-1]:
-        state.save(setup.checkpoint(BEST), {**facts, "val_loss": history[-1]["val_loss"]})
-    state.save(setup.checkpoint(LAST), facts)
 
 
 def split_examples(
@@ -266,22 +274,6 @@ def _resume(
     except (OSError, ValueError) as error:
         raise UserError(f"{written}: not readable ({error}); start a new run in another output folder") from None
     return [row for row in rows if row["epoch"] <= state.epochs.epoch]
-
-
-def _said(setup: Setup, state: RunState, best: Summary) -> str:
-    shown = {
-        "exact decomposition": "exact_decomposition",
-        "exact plan": "exact_plan",
-        "edge F1": "edge_f1",
-        "raw validity": "raw_validity",
-        "workers": "worker_accuracy",
-        "types": "type_accuracy",
-    }
-    figures = ", ".join(f"{name} {best.metrics[key]:.1%}" for name, key in shown.items() if key in best.metrics)
-    return (
-        f"{setup.checkpoint(BEST)}: epoch {best.epoch} on {len(state.learned)} examples; "
-        f"on {len(state.held_out)} held out: loss {best.val_loss:.3f}, {figures}"
-    )
 
 
 _PLATEAU = 0.03

@@ -187,7 +187,10 @@ class Imitation(HeadsEpochs):
         running, edges = RunningMean(), EdgeCounts()
         judged: list[Judged] = []
         self.planner.eval()
-        for rows in self._validation_batches():
+        lengths: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        for row, instruction in enumerate(self.validation.instructions):
+            lengths[self.validation.given[row]][row] = len(instruction)
+        for rows in (rows for kind in lengths for rows in length_batches(kind, self.settings.batch_size)):
             instructions, targets = self._batch(self.validation, rows)
             if targets["given"].any():
                 linked, losses = self._link(instructions, targets)
@@ -212,15 +215,6 @@ class Imitation(HeadsEpochs):
     def _decode(self, instructions: list[str], targets: PlanTargets) -> tuple[PlannerOutputs, dict[str, Tensor]]:
         outputs = self.planner(instructions, targets)
         return outputs, self.planner.compute_supervised_loss(outputs, targets, self.settings.lambda_dag)
-
-    def _validation_batches(self) -> Iterator[list[int]]:
-        for kind in (False, True):
-            lengths = {
-                row: len(instruction)
-                for row, instruction in enumerate(self.validation.instructions)
-                if self.validation.given[row] == kind
-            }
-            yield from length_batches(lengths, self.settings.batch_size)
 
     def _batch(self, dataset: PlanDataset, rows: list[int]) -> tuple[list[str], PlanTargets]:
         batch = default_collate([dataset[row] for row in rows])
@@ -319,7 +313,8 @@ class PoolImitation(HeadsEpochs):
             wanted, losses = self._losses(self.validation, rows)
             for name, (logits, target) in wanted.items():
                 known = target != IGNORE
-                running.add(f"{name}_accuracy", *_share((logits.argmax(-1) == target)[known]))
+                right = (logits.argmax(-1) == target)[known].float()
+                running.add(f"{name}_accuracy", float(right.mean()) if len(right) else 0.0, len(right))
             for name, loss in losses.items():
                 running.add(short("val", name), loss.item(), len(rows))
         return running.means()
@@ -349,8 +344,3 @@ class PoolImitation(HeadsEpochs):
             f"{name}_loss": cross_entropy(*pair, 0.0 if name == "type" else OTHERS) for name, pair in wanted.items()
         }
         return wanted, losses | {"total_loss": torch.stack(list(losses.values())).sum()}
-
-
-def _share(right: Tensor) -> tuple[float, int]:
-    """The share of (k,) bool that is True, and k."""
-    return float(right.float().mean()) if len(right) else 0.0, len(right)

@@ -6,11 +6,11 @@ import math
 
 import pytest
 import torch
-from orchestai.training.rl import formulas
 
 from orchestai.config import Phase2Config
 from orchestai.errors import UserError
 from orchestai.outcome import Reward, RewardPart, Unscorable
+from orchestai.training.rl import formulas
 from orchestai.training.rl.advantages import Learning, make_batch, plan_credit, worked_example
 from orchestai.training.rl.credit import Credit, acts_of, step_advantages
 from orchestai.training.rl.formulas import PPO, RECIPES

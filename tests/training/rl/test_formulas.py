@@ -6,8 +6,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from orchestai.training.rl import formulas
 
+from orchestai.training.rl import formulas
 from orchestai.training.rl.formulas import Bounds, StepCounts
 
 MODES = ["sequence_mean", "sequence_sum", "slot_mean", "constant_length"]

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 import torch
-from orchestai.training.rl import formulas
 from torch import Tensor, nn
 
 from orchestai.config import Phase2Config
 from orchestai.tasks.task import Task
+from orchestai.training.rl import formulas
 from orchestai.training.rl.batch import Batch
 from orchestai.training.rl.formulas import RECIPES, sampler_weights
 from orchestai.training.rl.update import Objective

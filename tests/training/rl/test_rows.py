@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from orchestai.training.rl import rows
 
 from orchestai.config import Phase2Config
 from orchestai.lm.token_policy import TokenPolicy
 from orchestai.outcome import Reward
+from orchestai.training.rl import batch
 from orchestai.training.rl.advantages import make_batch, plan_credit
 from orchestai.training.rl.batch import BETWEEN, rows_of
 from orchestai.training.rl.credit import Credit
@@ -80,7 +80,7 @@ def test_neither_merging_rows_nor_their_order_changes_loss_or_gradient(episodes,
     shuffled = list(episodes)
     random.shuffle(shuffled)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows, "_given_since", lambda before, now: None)
+        patch.setattr(batch, "_given_since", lambda before, now: None)
         split, other, others = learned(shuffled, changes, credit)
     assert split == sum(len(e.turns) for e in episodes)
     assert merged == sum(len(e.trajectories) for e in episodes)
