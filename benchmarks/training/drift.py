@@ -227,7 +227,7 @@ class Bandit:
             won, lost = self.counts[operation, worker]
             return self.draw.beta(won, lost) if explore else won / (won + lost)
 
-        return staffed(task, lambda operation: max(CARDS, key=lambda worker: worth(operation, worker)))
+        return with_best_workers(task, lambda operation: max(CARDS, key=lambda worker: worth(operation, worker)))
 
     def learn(self, plan: Workflow, success: float) -> None:
         for step in plan.subtasks:
@@ -238,10 +238,10 @@ class Bandit:
 
 def best(task: Task, change: str) -> Workflow:
     known = skills(change)
-    return staffed(task, lambda operation: max(CARDS, key=lambda worker: known[worker][operation]))
+    return with_best_workers(task, lambda operation: max(CARDS, key=lambda worker: known[worker][operation]))
 
 
-def staffed(task: Task, choose: Any) -> Workflow:
+def with_best_workers(task: Task, choose: Any) -> Workflow:
     """The task's reference plan with a worker for each operation."""
     assert task.reference is not None
     return task.reference.replace(

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from orchestai.data.training_file import TrainingExample
 from orchestai.tasks.suites import step_catalogs
 from orchestai.tasks.visible_examples import clean
-from orchestai.workflow import Subtask
 
 _SHARE = 0.5
 """Of a plan's steps that may get other words, those that do."""
@@ -67,7 +66,7 @@ def exchange_phrases(examples: Sequence[TrainingExample], count: int, *, seed: i
 def _forms(example: TrainingExample) -> dict[int, _Form]:
     """The steps that may get other words, by place; none where words are missing or shared."""
     spans, parents = example.spans, example.workflow.dependencies()
-    order = _in_text(example)
+    order = sorted(range(len(spans)), key=spans.__getitem__)
     if len(spans) != len(parents) or any(spans[a][1] > spans[b][0] for a, b in pairwise(order)):
         return {}
     phrases = _phrases(example)
@@ -87,11 +86,6 @@ def _forms(example: TrainingExample) -> dict[int, _Form]:
     return forms
 
 
-def _in_text(example: TrainingExample) -> list[int]:
-    """The places of the steps in the order of their words."""
-    return sorted(range(len(example.spans)), key=lambda place: example.spans[place])
-
-
 def _phrases(example: TrainingExample) -> list[_Phrase]:
     steps = zip(example.workflow.subtasks, example.spans, strict=True)
     return [_Phrase(example.instruction[slice(*span)], subtask.task_type) for subtask, span in steps]
@@ -102,7 +96,7 @@ def _with_other_phrases(
 ) -> TrainingExample:
     text, longer, old = example.instruction, 0, _phrases(example)
     changes: dict[str, dict[str, Any]] = {}
-    for place in _in_text(example):
+    for place in sorted(range(len(old)), key=example.spans.__getitem__):
         subtask, start = example.workflow.subtasks[place], example.spans[place][0] + longer
         words, task_type = old[place]
         if place in forms and rng.random() < _SHARE:
@@ -148,8 +142,10 @@ def augment(
     if evidence is None:
         learned = (step for example, _ in composed for step in example.workflow.subtasks)
         proven = {clean(step.instruction): step for step in learned}
-    else:
-        proven = _proven(evidence)
+    else:  # by their words, subtasks whose worker's answer was part of an execution that was learned from
+        proven = {}
+        for step in (step for example in evidence for step in example.workflow.subtasks if step.worker):
+            proven.setdefault(clean(step.instruction), step)
     seen = {example.instruction for example in examples}
     rng = Random(seed)
     added: list[TrainingExample] = []
@@ -171,13 +167,3 @@ def augment(
         varied = {"instruction": variation.instruction, "workflow": workflow, "augmented": True}
         added.append(example.model_copy(update=varied))
     return added
-
-
-def _proven(evidence: Iterable[TrainingExample]) -> dict[str, Subtask]:
-    """By their words, subtasks whose worker's answer was part of an execution that was learned from."""
-    found: dict[str, Subtask] = {}
-    for example in evidence:
-        for subtask in example.workflow.subtasks:
-            if subtask.worker:
-                found.setdefault(clean(subtask.instruction), subtask)
-    return found

@@ -75,7 +75,10 @@ def near_duplicate_groups(texts: Sequence[str], threshold: float = SIMILAR, type
     common = shared_lines(texts)
     words = [tuple(_WORD.findall(normalize("NFKC", without_lines(text, common)).casefold())) for text in texts]
     same = [first.setdefault(key, row) for row, key in enumerate(words)]
-    whole = {row: _shingles(key) for key, row in first.items()}
+    whole = {}
+    for key, row in first.items():
+        count = max(1, len(key) - _SHINGLE_WORDS + 1)
+        whole[row] = frozenset(key[start : start + _SHINGLE_WORDS] for start in range(count))
     template = widespread(whole.values(), len(texts), SHINGLES)
     of_type: defaultdict[str, list[int]] = defaultdict(list)
     for row, kind in enumerate(types or ()):
@@ -89,28 +92,7 @@ def near_duplicate_groups(texts: Sequence[str], threshold: float = SIMILAR, type
     graph: nx.Graph[int] = nx.Graph()
     graph.add_nodes_from(range(len(texts)))
     graph.add_edges_from(enumerate(same))
-    for one, other in _candidates(shingles, weight, total, threshold):
-        shared = sum(weight[shingle] for shingle in shingles[one] & shingles[other])
-        if shared >= threshold * (total[one] + total[other] - shared):
-            graph.add_edge(one, other)
-    groups = np.empty(len(texts), dtype=np.intp)
-    for number, group in enumerate(sorted(nx.connected_components(graph), key=min)):
-        groups[list(group)] = number
-    return groups
-
-
-def _shingles(words: tuple[str, ...]) -> frozenset[tuple[str, ...]]:
-    count = max(1, len(words) - _SHINGLE_WORDS + 1)
-    return frozenset(words[start : start + _SHINGLE_WORDS] for start in range(count))
-
-
-def _candidates(
-    shingles: dict[int, frozenset[tuple[str, ...]]],
-    weight: dict[tuple[str, ...], float],
-    total: dict[int, float],
-    threshold: float,
-) -> set[tuple[int, int]]:
-    """The pairs that may be similar enough: those that share one of their rarest shingles."""
+    # The pairs that may be similar enough: those that share one of their rarest shingles
     holders: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
     for row, own in shingles.items():
         rest = total[row]
@@ -119,4 +101,11 @@ def _candidates(
                 break
             holders[shingle].append(row)
             rest -= weight[shingle]
-    return {pair for rows in holders.values() for pair in combinations(rows, 2)}
+    for one, other in {pair for rows in holders.values() for pair in combinations(rows, 2)}:
+        shared = sum(weight[shingle] for shingle in shingles[one] & shingles[other])
+        if shared >= threshold * (total[one] + total[other] - shared):
+            graph.add_edge(one, other)
+    groups = np.empty(len(texts), dtype=np.intp)
+    for number, group in enumerate(sorted(nx.connected_components(graph), key=min)):
+        groups[list(group)] = number
+    return groups

@@ -157,7 +157,7 @@ def usable(outcome: TableOutcome) -> TableOutcome:
     if not worker:
         raise UnusableOutcomeError("no worker")
     numbers: dict[str, Any] = {name: _measured(outcome, name) for name in MEASURES}
-    outside = {name: wrong for name, value in numbers.items() if (wrong := _outside(name, value))}
+    outside = {name: f"{x:g}" for name, x in numbers.items() if x is not None and not 0 <= x <= _MOST[name]}
     for name in outside:
         score = numbers[name]
         near = name == "score" and -_NEAR <= score <= 1 + _NEAR
@@ -195,13 +195,6 @@ def _measured(outcome: TableOutcome, name: str) -> float | None:
     if name == "score" and -_ROUNDING < min(found, 1 - found) < 0:
         return min(max(found, 0.0), 1.0)
     return None if math.isnan(found) else found
-
-
-def _outside(name: str, value: float | None) -> str:
-    """A number that the measure cannot be; empty for all others."""
-    if value is None or 0 <= value <= _MOST[name]:
-        return ""
-    return f"{value:g}"
 
 
 _MOST_UNREAD = 0.1
@@ -457,17 +450,23 @@ def table_of(
         reasons = "; ".join(left_out.lines)
         raise UserError(f"{source}: no outcome with a score{f' ({reasons})' if reasons else ''}")
     shape = len(rows), len(columns)
+    values = {name: np.full(shape, np.nan) for name in MEASURES}
+    for place, record in cells.items():
+        for name in MEASURES:
+            if (value := getattr(record, name)) is not None:
+                values[name][place] = value
+    replies = None
+    if any(record.reply is not None for record in cells.values()):
+        known = {place: record.reply for place, record in cells.items()}
+        replies = tuple(tuple(known.get((row, column)) for column in range(shape[1])) for row in range(shape[0]))
     return OutcomeTable(
         source=source,
         ids=tuple(rows),
         texts=tuple(record.query for record in first),
         task_types=tuple(record.task_type for record in first),
         workers=tuple(columns),
-        score=_values(cells, "score", shape),
-        cost_usd=_values(cells, "cost_usd", shape),
-        latency_s=_values(cells, "latency_s", shape),
-        tokens=_values(cells, "tokens", shape),
-        replies=_replies(cells, shape),
+        **values,
+        replies=replies,
         cards=cards,
         unusable=left_out.counts,
         left_out=left_out.lines,
@@ -491,25 +490,6 @@ def _refuse_row_numbers(
             f"{source}: each id has the outcome of one worker alone, though {twin[0]!r} and {twin[1]!r} ask the same, "
             f"so that no workers can be compared; if the ids number the rows, {remedy}"
         )
-
-
-def _values(cells: Mapping[tuple[int, int], TableOutcome], name: str, shape: tuple[int, int]) -> Values:
-    values = np.full(shape, np.nan)
-    for cell, record in cells.items():
-        if (value := getattr(record, name)) is not None:
-            values[cell] = value
-    return values
-
-
-def _replies(
-    cells: Mapping[tuple[int, int], TableOutcome], shape: tuple[int, int]
-) -> tuple[tuple[str | None, ...], ...] | None:
-    if all(record.reply is None for record in cells.values()):
-        return None
-    replies: list[list[str | None]] = [[None] * shape[1] for _ in range(shape[0])]
-    for (row, column), record in cells.items():
-        replies[row][column] = record.reply
-    return tuple(map(tuple, replies))
 
 
 def nan_mean(values: Values) -> Values:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -40,7 +40,7 @@ from orchestai.workers.pool import worker_cards
 from orchestai.workflow import Subtask, Workflow, WorkflowError
 
 
-def staffed(
+def with_best_workers(
     examples: Sequence[TrainingExample], estimate: PoolEstimate, reward: RewardForm | None, longest: int
 ) -> list[TrainingExample]:
     """The examples with the estimate's workers for their steps.
@@ -51,17 +51,15 @@ def staffed(
         reward: of phase 2; None: success alone counts.
         longest: most workers to ask for one step.
     """
-    pool, everybody = PoolForecaster(estimate), range(len(estimate.workers))
-
-    def staff(example: TrainingExample) -> TrainingExample:
+    pool, relabeled = PoolForecaster(estimate), []
+    for example in examples:
         forecaster = pool.of(Plan(workflow=example.workflow, raw_valid=True, confidence=1.0), example.instruction)
-        if forecaster is None:
-            return example
-        options = plan_options(forecaster.steps, everybody, longest)
-        best = int(np.argmax(expected_reward(options, estimate, reward)))
-        return example.model_copy(update={"workflow": forecaster.with_workers(options.workers[best])})
-
-    return [staff(example) for example in examples]
+        if forecaster is not None:
+            options = plan_options(forecaster.steps, range(len(estimate.workers)), longest)
+            best = int(np.argmax(expected_reward(options, estimate, reward)))
+            example = example.model_copy(update={"workflow": forecaster.with_workers(options.workers[best])})
+        relabeled.append(example)
+    return relabeled
 
 
 class TargetsError(ValueError):
@@ -218,19 +216,40 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
 
     For each task the best execution is kept: the highest score, then the cheapest, then fastest; whether tasks that
     none solved are kept is for `phase1_supervised.keep` to say. Targets name the workers of the highest expected reward
-    by all attempts (`staffed`), or those whose answers counted where too few were judged. At most `train_data_size`
-    tasks are written, and `synthetic_augmentations` examples that vary them, beside the plans of `mixture` and
-    `mixture_augmentations` that vary these. All variations are for training. Nothing is taken of tasks that are kept
-    for tests, and nothing of those to validate on goes into the estimate.
+    by all attempts (`with_best_workers`), or those whose answers counted where too few were judged. At most
+    `train_data_size` tasks are written, and `synthetic_augmentations` examples that vary them, beside the plans of
+    `mixture` and `mixture_augmentations` that vary these. All variations are for training. Nothing is taken of tasks
+    that are kept for tests, and nothing of those to validate on goes into the estimate.
     """
     check_mixture(config)
     contents = read_log(logs)
     if not contents.records:
         raise UserError(f"{_shown(logs)}: no executions in the log; collect some first")
     dropped: Counter[str] = Counter()
-    keep = config.training.phase1_supervised.keep
-    candidates = _divided(_with_targets(contents.records, config, keep, dropped), config.tasks, dropped)
-    best = _best_per_task(sorted(candidates, key=lambda pair: _rank(pair[0])), dropped)
+    judged: list[Candidate] = []
+    for record in contents.records:
+        if record.outcome != "scored":
+            dropped["unscorable" if record.outcome == "unscorable" else "nobody has judged it"] += 1
+        elif config.training.phase1_supervised.keep == "success" and not record.success:
+            dropped["no full score, or no plan"] += 1
+        else:
+            try:
+                judged.append((record, targets_of(record, config)))
+            except TargetsError as reason:
+                dropped[str(reason)] += 1
+    candidates = _divided(judged, config.tasks, dropped)
+    first: dict[tuple[str, str], Candidate] = {}
+    instructions: set[str] = set()
+    for candidate in sorted(candidates, key=lambda pair: _rank(pair[0])):
+        task, instruction = _task(candidate[0]), candidate[0].instruction
+        if task in first:
+            dropped["a better execution of the same task was kept"] += 1
+        elif instruction in instructions:
+            dropped["another task has the same instruction"] += 1
+        else:
+            first[task] = candidate
+            instructions.add(instruction)
+    best = list(first.values())
     size = config.training.phase1_supervised.train_data_size
     if len(best) > size:
         dropped[f"tasks beyond train_data_size={size}"] = len(best) - size
@@ -252,9 +271,13 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
     logged = [*examples, *added]
     if estimate is not None:
         reward = reward_form(config.rewards, config.training.phase2_rl, reference)
-        logged = staffed(logged, estimate, reward, 1 + config.planner.max_fallbacks)
-    beside = _mixture(config, dropped)
-    settings = config.training.phase1_supervised
+        logged = with_best_workers(logged, estimate, reward, 1 + config.planner.max_fallbacks)
+    beside, settings = list[TrainingExample](), config.training.phase1_supervised
+    for name in settings.mixture:
+        reader, path = (NAME, folder()) if name == NAME else ("orchestai", Path(name))
+        found, left_out = read_plans(READERS[reader], [path], config, given=False)
+        dropped.update({f"{name}: {reason}": count for reason, count in left_out.items()})
+        beside += [example for example in found if example.split != "test"]
     exchanged = exchange_phrases(beside, settings.mixture_augmentations, seed=settings.seed)
     written = [*logged, *beside, *exchanged]
     splits = Counter(example.split for example in written)
@@ -283,50 +306,6 @@ def check_mixture(config: Config) -> None:
                 f"training.phase1_supervised.mixture: {name!r} is neither `{NAME}` nor a file here; name `{NAME}`, or "
                 f"a training file that prepare-plans --free wrote{did_you_mean(name, [NAME])}"
             )
-
-
-def _mixture(config: Config, dropped: Counter[str]) -> list[TrainingExample]:
-    """The plans of `phase1_supervised.mixture` that are not for tests."""
-    examples = []
-    for name in config.training.phase1_supervised.mixture:
-        reader, path = (NAME, folder()) if name == NAME else ("orchestai", Path(name))
-        found, left_out = read_plans(READERS[reader], [path], config, given=False)
-        dropped.update({f"{name}: {reason}": count for reason, count in left_out.items()})
-        examples += [example for example in found if example.split != "test"]
-    return examples
-
-
-def _with_targets(
-    records: Iterable[ExecutionRecord], config: Config, keep: str, dropped: Counter[str]
-) -> list[Candidate]:
-    found = []
-    for record in records:
-        if record.outcome != "scored":
-            dropped["unscorable" if record.outcome == "unscorable" else "nobody has judged it"] += 1
-        elif keep == "success" and not record.success:
-            dropped["no full score, or no plan"] += 1
-        else:
-            try:
-                found.append((record, targets_of(record, config)))
-            except TargetsError as reason:
-                dropped[str(reason)] += 1
-    return found
-
-
-def _best_per_task(candidates: Iterable[Candidate], dropped: Counter[str]) -> list[Candidate]:
-    """The first of each task; `candidates` come best first."""
-    best: dict[tuple[str, str], Candidate] = {}
-    instructions: set[str] = set()
-    for candidate in candidates:
-        task, instruction = _task(candidate[0]), candidate[0].instruction
-        if task in best:
-            dropped["a better execution of the same task was kept"] += 1
-        elif instruction in instructions:
-            dropped["another task has the same instruction"] += 1
-        else:
-            best[task] = candidate
-            instructions.add(instruction)
-    return list(best.values())
 
 
 def _rank(record: ExecutionRecord) -> tuple[float, float, float, str]:

@@ -209,28 +209,23 @@ def prepare_table(
     write_estimate(estimate_path(output), estimate)
     if recorded is not None and table.replies is not None:
         write_tasks(_beside(output, _TASKS), _tasks(table, parts, tasks))
-    replies, repeated = _replayed(table)
-    dropped["a reply to a query that its worker has replied to under another id: the first is replayed"] = repeated
-    outcomes = 0 if estimate is None else int(np.isfinite(table.score[learned]).sum())
-    return PreparedTable(
-        {part: counts[part] for part in PARTS},
-        outcomes,
-        replies,
-        recorded,
-        {reason: count for reason, count in dropped.items() if count},
-        unpriced,
-    )
-
-
-def _replayed(table: OutcomeTable) -> tuple[int, int]:
-    """How many replies recorded workers can give, and how many they cannot, as an equal query has another."""
     given = [
         (worker, text.strip())
         for text, replies in zip(table.texts, table.replies or (), strict=table.replies is not None)
         for worker, reply in zip(table.workers, replies, strict=True)
         if reply is not None
     ]
-    return len(set(given)), len(given) - len(set(given))
+    repeated = len(given) - len(set(given))
+    dropped["a reply to a query that its worker has replied to under another id: the first is replayed"] = repeated
+    outcomes = 0 if estimate is None else int(np.isfinite(table.score[learned]).sum())
+    return PreparedTable(
+        {part: counts[part] for part in PARTS},
+        outcomes,
+        len(set(given)),
+        recorded,
+        {reason: count for reason, count in dropped.items() if count},
+        unpriced,
+    )
 
 
 _OUTCOMES, _TASKS, _POOL = "outcomes.jsonl.gz", "tasks.jsonl", "yaml"

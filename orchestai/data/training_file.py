@@ -100,13 +100,26 @@ class IndexedPlan(BaseModel):
             ids=tuple(subtask.id for subtask in subtasks),
         )
 
+    def targets(self) -> dict[str, list[Any]]:
+        """The three lists that every training file has."""
+        return self.model_dump(mode="json", include={"model_selections", "task_types", "dependencies"})
+
     def workflow(self, vocabulary: Vocabulary) -> Workflow:
         """The same with names.
 
         Raises:
             WorkflowError: an index is outside the vocabulary or the plan, or the plan is no DAG.
         """
-        self._check(vocabulary)
+        workers = [*self.model_selections, *(worker for row in self.fallback for worker in row or ())]
+        parents = [parent for row in self.dependencies for parent in row]
+        for field, indices, size, what in (
+            ("task_types", self.task_types, len(vocabulary.task_types), "planner.task_types"),
+            ("model_selections or fallback", workers, len(vocabulary.workers), "workers.pool"),
+            ("dependencies", parents, len(self.dependencies), "the plan"),
+        ):
+            outside = [index for index in indices if index is not None and not 0 <= index < size]
+            if outside:
+                raise WorkflowError(f"targets.{field}: index {outside[0]}, but {what} has {size} entries")
         return Workflow(
             [
                 Subtask(
@@ -121,26 +134,6 @@ class IndexedPlan(BaseModel):
                 for i, parents in enumerate(self.dependencies)
             ]
         )
-
-    def targets(self) -> dict[str, list[Any]]:
-        """The three lists that every training file has."""
-        return self.model_dump(mode="json", include={"model_selections", "task_types", "dependencies"})
-
-    def seconds(self) -> dict[str, float]:
-        """By the subtasks' ids, where known."""
-        return {id: seconds for id, seconds in zip(self.ids, self.durations, strict=True) if seconds is not None}
-
-    def _check(self, vocabulary: Vocabulary) -> None:
-        workers = [*self.model_selections, *(worker for row in self.fallback for worker in row or ())]
-        parents = [parent for row in self.dependencies for parent in row]
-        for field, indices, size, what in (
-            ("task_types", self.task_types, len(vocabulary.task_types), "planner.task_types"),
-            ("model_selections or fallback", workers, len(vocabulary.workers), "workers.pool"),
-            ("dependencies", parents, len(self.dependencies), "the plan"),
-        ):
-            outside = [index for index in indices if index is not None and not 0 <= index < size]
-            if outside:
-                raise WorkflowError(f"targets.{field}: index {outside[0]}, but {what} has {size} entries")
 
 
 def _places(names: Sequence[str], key: str) -> Callable[[str], int]:
@@ -261,7 +254,9 @@ class Entry:
             plan = _Targets.model_validate(fields).targets
             fields.pop("targets", None)
             if plan is not None and "workflow" not in fields:
-                fields |= {"workflow": plan.workflow(vocabulary), "seconds": plan.seconds()}
+                times = zip(plan.ids, plan.durations, strict=True)
+                seconds = {id: duration for id, duration in times if duration is not None}
+                fields |= {"workflow": plan.workflow(vocabulary), "seconds": seconds}
             example = TrainingExample.model_validate(fields)
             named = IndexedPlan.of(example.workflow, vocabulary)
         except (ValidationError, WorkflowError) as error:
@@ -358,8 +353,22 @@ def load_training_data(path: Path | str, config: Config) -> list[TrainingExample
         raise UserError(f"{path}: a training file is a JSON list of examples, not {_kind(data)}; run prepare again")
     if not data:
         raise UserError(f"{path}: no examples; collect more executions and run prepare again")
-    if meta_path(path).exists():
-        _check_meta(meta_path(path), artifacts.fingerprint(data), config)
+    if (sidecar := meta_path(path)).exists():
+        meta = _read_meta(sidecar)
+        if meta.fingerprint != artifacts.fingerprint(data):
+            raise UserError(
+                f"{sidecar}: belongs to another training file; run prepare again, or delete it if the data was edited "
+                "by hand"
+            )
+        for name, saved, wanted in (
+            ("planner.task_types", meta.task_types, config.planner.task_types),
+            ("workers.pool", meta.pool, tuple(config.workers.pool)),
+        ):
+            if saved and saved != wanted:
+                raise UserError(
+                    f"{sidecar}: made for {name} {list(saved)}, but the config has {list(wanted)}; "
+                    "use the config it was made with, or run prepare again"
+                )
     vocabulary, most = Vocabulary.of(config), config.planner.max_subtasks
     examples = []
     for i, raw in enumerate(data):
@@ -384,23 +393,6 @@ def _read_meta(path: Path) -> TrainingMeta:
         return TrainingMeta.model_validate(_read_json(path, "run prepare again"))
     except ValidationError as error:
         raise UserError(f"{path}: {first_problem(error)}; run prepare again") from None
-
-
-def _check_meta(path: Path, fingerprint: str, config: Config) -> None:
-    meta = _read_meta(path)
-    if meta.fingerprint != fingerprint:
-        raise UserError(
-            f"{path}: belongs to another training file; run prepare again, or delete it if the data was edited by hand"
-        )
-    for name, saved, wanted in (
-        ("planner.task_types", meta.task_types, config.planner.task_types),
-        ("workers.pool", meta.pool, tuple(config.workers.pool)),
-    ):
-        if saved and saved != wanted:
-            raise UserError(
-                f"{path}: made for {name} {list(saved)}, but the config has {list(wanted)}; "
-                "use the config it was made with, or run prepare again"
-            )
 
 
 def _read_json(path: Path, advice: str) -> Any:

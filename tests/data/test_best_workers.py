@@ -6,7 +6,7 @@ import pytest
 
 from orchestai.config import RewardsConfig
 from orchestai.config.rl import RewardWeights
-from orchestai.data.prepare import fit_estimate, staffed
+from orchestai.data.prepare import fit_estimate, with_best_workers
 from orchestai.data.training_file import TrainingExample
 from orchestai.estimate.pool_estimate import PoolEstimate
 from orchestai.execution.reward import RewardForm, reward_form
@@ -53,13 +53,13 @@ def first_asked(examples: list[TrainingExample]) -> list[list[str | None]]:
 def test_what_a_success_is_worth_decides_whom_steps_name(estimate: PoolEstimate) -> None:
     """Two dear workers are right always for .02, two cheap ones in four of nine cases for .002."""
     lucky = [example("cheap", "cheap"), example("dear", "cheap")]
-    assert first_asked(staffed(lucky, estimate, None, 1)) == [["dear", "dear"]] * 2
-    assert first_asked(staffed(lucky, estimate, reward(usd=1.0), 1)) == [["dear", "dear"]] * 2
-    assert first_asked(staffed(lucky, estimate, reward(usd=0.01), 1)) == [["cheap", "cheap"]] * 2
+    assert first_asked(with_best_workers(lucky, estimate, None, 1)) == [["dear", "dear"]] * 2
+    assert first_asked(with_best_workers(lucky, estimate, reward(usd=1.0), 1)) == [["dear", "dear"]] * 2
+    assert first_asked(with_best_workers(lucky, estimate, reward(usd=0.01), 1)) == [["cheap", "cheap"]] * 2
 
 
 def test_plans_that_failed_get_workers_and_steps_that_no_log_speaks_for_keep_theirs(estimate: PoolEstimate) -> None:
     failed, unknown = example("", ""), example("cheap", "cheap", task_type="never logged")
-    after = staffed([failed, unknown], estimate, None, 1)
+    after = with_best_workers([failed, unknown], estimate, None, 1)
     assert first_asked(after) == [["dear", "dear"], ["cheap", "cheap"]]
     assert after[1] == unknown
