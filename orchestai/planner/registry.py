@@ -23,8 +23,7 @@ from orchestai.planner.baselines import (
     needs_decomposer,
 )
 from orchestai.planner.files import is_checkpoint
-from orchestai.planner.language.plan_text import parse_plan
-from orchestai.planner.language.plan_text import STEPS, TASK
+from orchestai.planner.language.plan_text import STEPS, TASK, parse_plan
 from orchestai.tasks.task import Task
 from orchestai.workers.base import WorkerCard, WorkerError
 from orchestai.workers.generation import Generator, Prompt, SamplingParams

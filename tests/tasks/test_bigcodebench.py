@@ -11,9 +11,8 @@ import pytest
 from orchestai.config import Config, PlannerConfig, load_config
 from orchestai.config.aliases import PRESETS, understand
 from orchestai.errors import UserError
-from orchestai.planner.language.plan_text import Read, read_plan, write_plan
+from orchestai.planner.language.plan_text import Read, read_plan, worked_examples, write_plan
 from orchestai.planner.language.planner import describe
-from orchestai.planner.language.plan_text import worked_examples
 from orchestai.training.rl.setup import VALIDATION, split_tasks, train, validate
 from orchestai.training.rl.trainer import choose_recipe
 from orchestai.workers.pool import worker_cards

@@ -26,8 +26,7 @@ from orchestai.planner.language.checkpoint import (
     save_language_planner,
 )
 from orchestai.planner.language.plan_text import without_workers, write_plan
-from orchestai.planner.language.planner import LanguagePlanner
-from orchestai.planner.language.planner import PromptTooLongError
+from orchestai.planner.language.planner import LanguagePlanner, PromptTooLongError
 from orchestai.tasks.splits import SEEN
 from orchestai.training.distributed import interleave, share, together
 from orchestai.training.learner import Learner, NotFiniteError, autocast_format

@@ -15,8 +15,7 @@ from orchestai.planner.checkpoint import load_planner, save_planner
 from orchestai.planner.files import fingerprint_of, is_checkpoint
 from orchestai.planner.language.checkpoint import open_language_planner
 from orchestai.planner.language.plan_text import write_plan
-from orchestai.planner.language.planner import LanguagePlanner
-from orchestai.planner.language.planner import PromptWriter
+from orchestai.planner.language.planner import LanguagePlanner, PromptWriter
 from orchestai.tasks.task import Task
 from orchestai.types import SampleSpec
 from orchestai.workers.pool import worker_cards
