@@ -24,7 +24,7 @@ from orchestai.errors import UserError
 from orchestai.estimate.attempts import WHOLE, StepAttempts
 from orchestai.estimate.pool_estimate import PoolEstimate, fit_pool_estimate
 from orchestai.estimate.success import group_folds
-from orchestai.execution.reward import Reference, typical
+from orchestai.execution.reward import typical
 from orchestai.planner.checkpoint import write_estimate
 from orchestai.planner.files import estimate_path
 from orchestai.planner.slots.text_encoder import query_features
@@ -198,13 +198,23 @@ def prepare_table(
     prices = np.array([of_pool[worker] for worker in table.workers])
     seen = None if visible is None else visible[learned]
     estimate = table_estimate(table.take(learned), prices, config.workers.models_dir, seen)
+    scored = np.isfinite(table.score[learned])
+    spent, taken = (np.nan_to_num(x[learned])[scored] for x in (table.cost_usd, 1000 * table.latency_s))
+    source = f"median of {int(scored.sum())} outcomes of {table.source}"
+    examples = []  # each query as one step; what workers achieve on it is for the estimate to say
+    for row in learned.tolist():
+        text, kind = table.texts[row], table.task_types[row]
+        known = kind if kind in config.planner.task_types else ""
+        step = Subtask(id="1", instruction=text, task_type=known, span=(0, len(text)))
+        about = {"task_id": table.ids[row], "suite": table.source, "split": parts[row]}
+        examples.append(TrainingExample(instruction=text, workflow=Workflow([step]), **about))
     save_training_data(
         output,
-        [_example(table, row, parts[row], config.planner.task_types) for row in learned.tolist()],
+        examples,
         config,
         counts={part: counts[part] for part in ("train", "validation")},
         dropped=dict(dropped),
-        reference=_reference(table.take(learned)),
+        reference=typical(zip(spent.tolist(), taken.tolist(), strict=True), source),
     )
     write_estimate(estimate_path(output), estimate)
     if recorded is not None and table.replies is not None:
@@ -266,16 +276,6 @@ def _recorded_config(table: OutcomeTable, learned: OutcomeTable, config: Config,
     return Config.model_validate(raw, context={"folder": path.parent})
 
 
-def _example(table: OutcomeTable, row: int, part: Part, task_types: Sequence[str]) -> TrainingExample:
-    """The query as one step; what workers achieve on it is for the estimate to say."""
-    text, task_type = table.texts[row], table.task_types[row]
-    known = task_type if task_type in task_types else ""
-    step = Subtask(id="1", instruction=text, task_type=known, span=(0, len(text)))
-    return TrainingExample(
-        instruction=text, workflow=Workflow([step]), task_id=table.ids[row], suite=table.source, split=part
-    )
-
-
 def _tasks(table: OutcomeTable, parts: Sequence[Part], known: Sequence[Task] | None) -> list[Task]:
     """The queries as tasks: known ones, else scored as the table scored the reply."""
     assert table.replies is not None
@@ -300,14 +300,6 @@ def _tasks(table: OutcomeTable, parts: Sequence[Part], known: Sequence[Task] | N
                 )
             )
     return made
-
-
-def _reference(table: OutcomeTable) -> Reference | None:
-    """What an outcome typically cost and took."""
-    cost, latency = np.nan_to_num(table.cost_usd), 1000 * np.nan_to_num(table.latency_s)
-    known = np.isfinite(table.score)
-    pairs = zip(cost[known].tolist(), latency[known].tolist(), strict=True)
-    return typical(pairs, f"median of {int(known.sum())} outcomes of {table.source}")
 
 
 def _prices(table: OutcomeTable, learned: OutcomeTable) -> Values:

@@ -69,13 +69,6 @@ def begin_with_base(planner: PlannerModel) -> None:
     planner.base = digest_of(base)
 
 
-def open_base(planner: PlannerModel) -> PlannerModel:
-    """Make a new planner the base planner itself, which knows the cards alone of its pool; in evaluation mode."""
-    begin_with_base(planner)
-    planner.by_cards = True
-    return planner.eval()
-
-
 def round_to_shipped(planner: PlannerModel) -> None:
     """Round the weights of steps and edges to what `save_base` keeps, so that confidence is fitted to what is used."""
     with torch.no_grad():
@@ -201,7 +194,10 @@ def load_planner(
     if str(path) == BASE and settings.kind == "language":
         return open_language_planner(settings, workers, value_head=value_head)
     if str(path) == BASE:
-        return open_base(PlannerModel(settings, cards, cache_dir=workers.models_dir))
+        base = PlannerModel(settings, cards, cache_dir=workers.models_dir)
+        begin_with_base(base)
+        base.by_cards = True  # it knows the cards alone of its pool
+        return base.eval()
     path = locate(path)
     if path.is_dir():
         metadata = read_metadata(path)

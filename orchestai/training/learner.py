@@ -83,15 +83,6 @@ def open_optimizer(parameters: Sequence[nn.Parameter] | Sequence[dict[str, Any]]
     return cast(Optimizer, bitsandbytes.optim.AdamW8bit(parameters, **options))
 
 
-def refuse_whole_moments(settings: AdamConfig) -> None:
-    """Raise `UserError` where the optimizer keeps moments whole, for layouts that split them."""
-    if settings.optimizer == "adamw_8bit":
-        raise UserError(
-            "training: optimizer=adamw_8bit keeps moments whole, but FSDP2 and ZeRO split them; set optimizer to "
-            "adamw, or launch with accelerate_configs/ddp.yaml"
-        )
-
-
 class Weights(Protocol):
     """What is needed of a planner, a torch module."""
 
@@ -144,8 +135,11 @@ class Learner:
         self.accelerator = accelerator
         self._freed = FreedMemory()
         self._layout = layout_of(accelerator)
-        if self._layout.split_moments:
-            refuse_whole_moments(settings)
+        if self._layout.split_moments and settings.optimizer == "adamw_8bit":
+            raise UserError(
+                "training: optimizer=adamw_8bit keeps moments whole, but FSDP2 and ZeRO split them; set optimizer to "
+                "adamw, or launch with accelerate_configs/ddp.yaml"
+            )
         self._max_grad_norm = settings.max_grad_norm
         learns = copy.deepcopy(planner) if self._layout.split else planner.to(accelerator.device)
         module = wrap(learns)

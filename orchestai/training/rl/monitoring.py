@@ -217,6 +217,27 @@ def sample_rows(episodes: Sequence[Episode], learnings: Collection[Learning] = (
     """
     credited = {turn: credit for learning in learnings for turn, credit in learning.credited.items()}
 
+    def turn_rows(episode: Episode) -> list[dict[str, Any]]:
+        """The turns that a role learns from; a role's own reward is its last turn's, if that has none."""
+        rows = []
+        for trajectory in episode.trajectories:
+            for number, turn in enumerate(trajectory.turns, start=1):
+                last, credit = number == len(trajectory.turns), credited.get(turn)
+                told = credit if credit is not None and credit.slots else None
+                rows.append(
+                    {
+                        "role": trajectory.role,
+                        "turn": number,
+                        "text": turn.text,
+                        "reward": trajectory.reward if last and turn.reward is None else turn.reward,
+                        "advantage": None if told is None else round(told.advantage, 6),
+                        "truncated": turn.truncated,
+                        "slots": 0 if told is None else told.slots,
+                        **({} if told is None else {"decisions": decision_credits(turn, told)}),
+                    }
+                )
+        return rows
+
     def parts(reward: Reward) -> dict[str, dict[str, float]]:
         return {name: part._asdict() for name, part in reward.parts.items()}
 
@@ -233,34 +254,12 @@ def sample_rows(episodes: Sequence[Episode], learnings: Collection[Learning] = (
             "valid": e.valid,
             **{name: round(value, 6) for name, value in e.metrics.items()},
             **({"rewards": parts(e.reward)} if isinstance(e.reward, Reward) and e.reward.parts else {}),
-            **({"turns": _turn_rows(e, credited)} if learnings else {}),
+            **({"turns": turn_rows(e)} if learnings else {}),
             **({"speeches": speeches(e)} if any(t.transcript for t in e.trajectories) else {}),
             "transcript" if any(t.transcript for t in e.trajectories) else "plan": e.text,
         }
         for e in episodes
     ]
-
-
-def _turn_rows(episode: Episode, credited: Mapping[Turn, Credited]) -> list[dict[str, Any]]:
-    """The turns that a role learns from; a role's own reward is its last turn's, if that has none."""
-    rows = []
-    for trajectory in episode.trajectories:
-        for number, turn in enumerate(trajectory.turns, start=1):
-            last = number == len(trajectory.turns)
-            credit = credited.get(turn)
-            rows.append(
-                {
-                    "role": trajectory.role,
-                    "turn": number,
-                    "text": turn.text,
-                    "reward": trajectory.reward if last and turn.reward is None else turn.reward,
-                    "advantage": round(credit.advantage, 6) if credit is not None and credit.slots else None,
-                    "truncated": turn.truncated,
-                    "slots": credit.slots if credit is not None else 0,
-                    **({"decisions": decision_credits(turn, credit)} if credit is not None and credit.slots else {}),
-                }
-            )
-    return rows
 
 
 def decision_credits(turn: Turn, credit: Credited) -> list[tuple[int, str, float]]:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from orchestai.config import RlConfig
 from orchestai.planner.base import DecisionScorer, TrainablePlanner
 from orchestai.tasks.task import Task
-from orchestai.training.rl.batch import TrajectoryRow, cut, rows_of
-from orchestai.types import AnyDecisions, Episode, Trajectory, Turn
+from orchestai.training.rl.batch import cut, rows_of
+from orchestai.types import AnyDecisions, Episode, Trajectory
 
 
 class Policy(DecisionScorer, Protocol):
@@ -100,43 +100,35 @@ def with_scores(
         mine = [(i, k, trajectory) for i, k, trajectory in wanted if trajectory.policy == name]
         split = [rows_of(trajectory.turns) for _, _, trajectory in mine]
         given = [tasks[episodes[i].task_id] for (i, _, _), rows in zip(mine, split, strict=True) for _ in rows]
-        found = iter(_scores([row for rows in split for row in rows], given, policy, config))
+        every = [row for rows in split for row in rows]
+        decisions = [row.decisions for row in every]
+        scored_rows: list[tuple[Tensor, Tensor]] = []
+        for part in cut(decisions, policy.cost, config):
+            with torch.no_grad():
+                scores = policy.score(
+                    [given[i] for i in part],
+                    [decisions[i] for i in part],
+                    explore=frozenset(),
+                    temperature=config.temperature,
+                )
+            for place, i in enumerate(part):
+                slots = slice(len(every[i].turn))
+                # Copies: a view would take its whole batch along to other processes.
+                scored_rows.append((scores.logp[place, slots].cpu().clone(), scores.value[place, slots].cpu().clone()))
+        found = iter(scored_rows)
         for (i, k, trajectory), rows in zip(mine, split, strict=True):
             turns = list(trajectory.turns)
             for row in rows:
                 logp, value = next(found)
                 for number in row.turn.unique().tolist():
                     if number >= 0:
-                        of_turn = row.turn == number
-                        turns[number] = _scored(turns[number], logp[of_turn], value[of_turn], config)
+                        of_turn, turn = row.turn == number, turns[number]
+                        turns[number] = replace(turn, value=value[of_turn])
+                        if config.sampler_correction is not None:
+                            own = {"logp": logp[of_turn], "sampler_logp": turn.logp}
+                            turns[number] = replace(turns[number], **own)
             scored[i, k] = replace(trajectory, turns=tuple(turns))
     return [
         replace(e, trajectories=tuple(scored.get((i, k), t) for k, t in enumerate(e.trajectories)))
         for i, e in enumerate(episodes)
     ]
-
-
-def _scores(
-    rows: Sequence[TrajectoryRow], tasks: Sequence[Task], policy: Policy, config: RlConfig
-) -> list[tuple[Tensor, Tensor]]:
-    """Log-probabilities and values of each row, (slots,) each."""
-    decisions = [row.decisions for row in rows]
-    found: list[tuple[Tensor, Tensor]] = []
-    for part in cut(decisions, policy.cost, config):
-        with torch.no_grad():
-            scores = policy.score(
-                [tasks[i] for i in part],
-                [decisions[i] for i in part],
-                explore=frozenset(),
-                temperature=config.temperature,
-            )
-        for k, i in enumerate(part):
-            slots = slice(len(rows[i].turn))
-            # Copies: a view would take its whole batch along to other processes.
-            found.append((scores.logp[k, slots].cpu().clone(), scores.value[k, slots].cpu().clone()))
-    return found
-
-
-def _scored(turn: Turn, logp: Tensor, value: Tensor, config: RlConfig) -> Turn:
-    turn = replace(turn, value=value)
-    return turn if config.sampler_correction is None else replace(turn, logp=logp, sampler_logp=turn.logp)

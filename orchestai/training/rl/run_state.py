@@ -123,12 +123,18 @@ def save_state(path: Path, position: Position, learned: Mapping[str, Any], ident
         learned: `Learner.state` by policy, the same for every layout of the processes.
         identity: what a run that goes on must have in common with this one.
     """
+    name, keys, at, has_gauss, gauss = np.random.get_state()
     state = {
         "state_version": STATE_VERSION,
         "identity": dict(identity),
         "position": asdict(position),
         "learned": dict(learned),
-        "rng": _generators(),
+        "rng": {
+            "torch": torch.get_rng_state(),
+            "cuda": torch.cuda.get_rng_state_all(),
+            "python": random.getstate(),
+            "numpy": (name, torch.from_numpy(np.asarray(keys).astype(np.int64)), at, has_gauss, gauss),
+        },
     }
     digests.save_torch(path, state)
 
@@ -158,28 +164,14 @@ def load_state(path: Path, identity: Mapping[str, Any]) -> tuple[Position, dict[
                 )
             raise UserError(f"{path}: {key} was {saved.get(key)!r} and is now {identity.get(key)!r}; {remedy}")
     digests.check_finite(path, state["learned"])
-    _set_generators(state["rng"])
-    return Position(**state["position"]), state["learned"]
-
-
-def _generators() -> dict[str, Any]:
-    name, keys, position, has_gauss, gauss = np.random.get_state()
-    return {
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all(),
-        "python": random.getstate(),
-        "numpy": (name, torch.from_numpy(np.asarray(keys).astype(np.int64)), position, has_gauss, gauss),
-    }
-
-
-def _set_generators(states: Mapping[str, Any]) -> None:
-    torch.set_rng_state(states["torch"])
-    for device, state in enumerate(states["cuda"][: torch.cuda.device_count()]):
-        torch.cuda.set_rng_state(state, device)
-    version, internal, gauss_next = states["python"]
+    torch.set_rng_state(state["rng"]["torch"])
+    for device, its in enumerate(state["rng"]["cuda"][: torch.cuda.device_count()]):
+        torch.cuda.set_rng_state(its, device)
+    version, internal, gauss_next = state["rng"]["python"]
     random.setstate((version, tuple(internal), gauss_next))
-    name, keys, position, has_gauss, gauss = states["numpy"]
-    np.random.set_state((name, keys.numpy().astype(np.uint32), position, has_gauss, gauss))
+    name, keys, *rest = state["rng"]["numpy"]
+    np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))
+    return Position(**state["position"]), state["learned"]
 
 
 BEST, STATE = "phase2_best.pth", "phase2_state.pt"
@@ -250,21 +242,19 @@ class Checkpoints:
                 self._run.save_policies(self._run.path / BEST, about)
             self._run.save_policies(self._run.path / LAST, about)
             save_state(self._run.path / STATE, position, learned, self._run.identity)
-            if self.due(position):
-                self._keep(position.update)
+            if not self.due(position):
+                return
+            with artifacts.replacing_folder(self._run.path / f"{_KEPT}{position.update}") as folder:
+                for name in (BEST, LAST, STATE):
+                    for path in {self._run.path / name, without_suffix(self._run.path / name)}:
+                        if path.exists():
+                            artifacts.clone(path, folder / path.name)
+            limit = self._config.keep_checkpoints
+            kept = sorted(self._run.path.glob(f"{_KEPT}[0-9]*"), key=lambda path: int(path.name.removeprefix(_KEPT)))
+            for old in kept[: len(kept) - limit] if limit is not None else []:
+                shutil.rmtree(old)
 
         on_main(self._accelerator, write, "saving checkpoints")
-
-    def _keep(self, update: int) -> None:
-        with artifacts.replacing_folder(self._run.path / f"{_KEPT}{update}") as folder:
-            for name in (BEST, LAST, STATE):
-                for path in {self._run.path / name, without_suffix(self._run.path / name)}:
-                    if path.exists():
-                        artifacts.clone(path, folder / path.name)
-        limit = self._config.keep_checkpoints
-        kept = sorted(self._run.path.glob(f"{_KEPT}[0-9]*"), key=lambda path: int(path.name.removeprefix(_KEPT)))
-        for old in kept[: len(kept) - limit] if limit is not None else []:
-            shutil.rmtree(old)
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,29 @@ def run(setup: Setup, state: RunState) -> Summary:
         identity["start"] = fingerprint_of(setup.start)
     elif "start" in saved.get("identity", {}):
         identity["start"] = saved["identity"]["start"]
-    history = _resume(setup, state, saved, identity) if setup.resume else []
+    history: list[dict[str, float]] = []
+    if setup.resume:
+        path, written = setup.checkpoint(LAST), setup.output_dir / METRICS
+        for key, now in identity.items():
+            former = saved["identity"].get(key)
+            if isinstance(now, dict) and isinstance(former, dict):
+                changed = [k for k in now if former.get(k) != now[k]]
+            else:
+                changed = [] if former == now else [f"{former!r} is now {now!r}"]
+            if changed:
+                remedy = "restore it, or start a new run in another output folder"
+                if changed == ["num_epochs"]:
+                    remedy = (
+                        "with lr_schedule=linear the learning rate ends at 0 there, so this run can be made neither "
+                        f"longer nor shorter; {remedy}"
+                    )
+                raise UserError(f"{path}: cannot resume, {key} has changed ({', '.join(changed)}); {remedy}")
+        epochs.load_state_dict(saved)
+        try:
+            rows = [json.loads(line) for line in written.read_text().splitlines()]
+        except (OSError, ValueError) as error:
+            raise UserError(f"{written}: not readable ({error}); start a new run in another output folder") from None
+        history = [row for row in rows if row["epoch"] <= epochs.epoch]
     # What was measured of workers, by the data or else by the planner that the run begins with, or goes on with
     reference, estimate = logged_reference(setup.data), read_estimate(estimate_path(setup.data))
     if (origin := setup.checkpoint(LAST) if setup.resume else setup.start) is not None:
@@ -249,33 +271,6 @@ def progress_lines(accelerator: Accelerator) -> Progress:
     return open_progress(console=console if accelerator.is_main_process else Console(quiet=True))
 
 
-def _resume(
-    setup: Setup, state: RunState, saved: Mapping[str, Any], identity: Mapping[str, Any]
-) -> list[dict[str, float]]:
-    """Put the last state into the epochs; gives the metrics of those that are done."""
-    path, written = setup.checkpoint(LAST), setup.output_dir / METRICS
-    for key, now in identity.items():
-        before = saved["identity"].get(key)
-        if isinstance(now, dict) and isinstance(before, dict):
-            changed = [k for k in now if before.get(k) != now[k]]
-        else:
-            changed = [] if before == now else [f"{before!r} is now {now!r}"]
-        if changed:
-            remedy = "restore it, or start a new run in another output folder"
-            if changed == ["num_epochs"]:
-                remedy = (
-                    "with lr_schedule=linear the learning rate ends at 0 there, so this run can be made neither longer "
-                    f"nor shorter; {remedy}"
-                )
-            raise UserError(f"{path}: cannot resume, {key} has changed ({', '.join(changed)}); {remedy}")
-    state.epochs.load_state_dict(saved)
-    try:
-        rows = [json.loads(line) for line in written.read_text().splitlines()]
-    except (OSError, ValueError) as error:
-        raise UserError(f"{written}: not readable ({error}); start a new run in another output folder") from None
-    return [row for row in rows if row["epoch"] <= state.epochs.epoch]
-
-
 _PLATEAU = 0.03
 """An epoch that lowers the validation loss by a smaller share than this makes the learning rate fall to a third."""
 
@@ -364,19 +359,7 @@ class Epochs(ABC):
         Returns:
             `train_*` losses, `val_*` losses, accuracies and metrics of the plans, and the learning rate.
         """
-        metrics = {"learning_rate": self.optimizer.param_groups[0]["lr"], **self._learn(show)}
-        metrics |= self.validate()
-        self.epoch += 1
-        if isinstance(self.scheduler, ReduceLROnPlateau):
-            self.scheduler.step(metrics["val_loss"])
-        judged = judged_by(metrics), -metrics["val_loss"]
-        better = judged > self.best
-        self.stale_epochs = 0 if better else self.stale_epochs + 1
-        self.best = judged if better else self.best
-        return metrics
-
-    def _learn(self, show: Callable[[float], None]) -> dict[str, float]:
-        running = RunningMean()
+        rate, running = self.optimizer.param_groups[0]["lr"], RunningMean()
         for done, rows in enumerate(self.batches(self.epoch), start=1):
             losses = self.step(rows)
             if not math.isfinite(losses["total_loss"]):
@@ -389,7 +372,15 @@ class Epochs(ABC):
             for name, value in losses.items():
                 running.add(short("train", name), value, len(rows))
             show(done / self.batches_per_epoch)
-        return running.means()
+        metrics = {"learning_rate": rate, **running.means(), **self.validate()}
+        self.epoch += 1
+        if isinstance(self.scheduler, ReduceLROnPlateau):
+            self.scheduler.step(metrics["val_loss"])
+        judged = judged_by(metrics), -metrics["val_loss"]
+        better = judged > self.best
+        self.stale_epochs = 0 if better else self.stale_epochs + 1
+        self.best = judged if better else self.best
+        return metrics
 
     def optimizer_state(self) -> dict[str, Any]:
         return self.optimizer.state_dict()
