@@ -185,7 +185,7 @@ def test_validation_is_a_share_of_tasks_that_stays_as_the_log_grows(
     assert 0 < len(held_out) < 16
     asked = [record(task, workers=("strong" if task.task_id in held_out else "cheap",)) for task in tasks[:40]]
     prepare(write(tmp_path / "logs", asked), config, tmp_path / "data.json")
-    estimate = of_state(read_state(estimate_path(tmp_path / "data.json")), "data.json")
+    estimate = estimate_from(read_estimate(estimate_path(tmp_path / "data.json")), "data.json")
     assert not estimate.asked[:, list(estimate.workers).index("strong")].any(), "a target's worth was seen before"
 
 
