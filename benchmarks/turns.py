@@ -23,15 +23,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from orchestai.data.near_duplicates import near_duplicate_groups
-from orchestai.data.outcome_table import Rows, Values
-from orchestai.planner.slots.text_encoder import query_features
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from benchmarks.answers import PRICES
 from orchestai.config import load_config
+from orchestai.data.near_duplicates import near_duplicate_groups
+from orchestai.data.outcome_table import Rows, Values
 from orchestai.estimate.success import group_folds
 from orchestai.evaluation.tables.answers import AnswersEvaluation
+from orchestai.planner.slots.text_encoder import query_features
 from orchestai.storage import artifacts
 
 _UNASKED, _ERROR, _EMPTY, _SHOWN, _LOOKED = range(5)
