@@ -42,7 +42,9 @@ async def measure(url: str, requests: int) -> dict[str, Any]:
         completions = client.chat.completions.with_raw_response
         return lambda: completions.create(model="quick", messages=(), extra_body={"messages": MESSAGES})
 
-    clients: dict[str, Callable[[], Awaitable[Any]]] = {"orchestai": lambda: ours.post("/chat/completions", body, {})}
+    clients: dict[str, Callable[[], Awaitable[Any]]] = {
+        "orchestai": lambda: ours.ask("/chat/completions", body, {}, 30.0)
+    }
     clients |= {name: asking(client) for name, client in theirs.items()}
     took: dict[str, list[float]] = {name: [] for name in clients}
     for _ in range(ROUNDS):

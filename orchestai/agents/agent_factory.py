@@ -237,7 +237,7 @@ class AgentFactory:
             return PolicyChatModel(self._served[name], role, settings, seeds)
 
         agents = self._config.agents
-        return AttemptContext(task, chat_model, Budget(agents.budget))
+        return AttemptContext(task, chat_model, Budget(agents.budget), agents.reward_weights)
 
     async def sync(self, versions: Mapping[str, int]) -> dict[str, float]:
         """See `Collector.sync`."""

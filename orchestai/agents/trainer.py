@@ -290,6 +290,8 @@ async def open_stage(
         first = error.errors()[0]
         key = ".".join(["agents.workflow_args", *map(str, first["loc"])])
         raise UserError(f"{key}: {first['msg']} (got {first['input']!r})") from None
+    if strange := sorted(set(config.agents.reward_weights) - set(workflow_class.rewards)):
+        raise UserError(f"agents.reward_weights: {workflow_class.__name__} names no reward {strange[0]!r}")
     with open_sandbox(config.sandbox, config.execution) as sandbox:
         if config.workers is None:
             yield Stage(workflow_class(args, sandbox), sandbox, None)

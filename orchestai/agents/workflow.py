@@ -73,6 +73,7 @@ class AttemptContext:
     Args:
         chat_model: makes the chat model behind a role, anew for each of its conversations.
         budget: what they may spend together; nothing is limited without.
+        weights: of named rewards; others weigh 1.
 
     Attributes:
         conversations: those begun so far, in order of time.
@@ -84,9 +85,10 @@ class AttemptContext:
         task: Task,
         chat_model: Callable[[str], ChatModel],
         budget: Budget | None = None,
+        weights: Mapping[str, float] | None = None,
     ) -> None:
         self.task = task
-        self.budget = budget or Budget()
+        self.budget, self._weights = budget or Budget(), weights or {}
         self.conversations: list[Conversation] = []
         self.answer: str | None = None
         self._acts: list[Act] = []
@@ -106,8 +108,8 @@ class AttemptContext:
         """What happened, with a trajectory per conversation, and what it was worth.
 
         Args:
-            outcome: the reward; or several by name, of those that the workflow names among its `rewards`, whose sum
-                is the reward. One that does not apply to this attempt may be left out, or None.
+            outcome: the reward; or several by name, of those that the workflow names among its `rewards`, whose
+                weighted sum is the reward. One that does not apply to this attempt may be left out, or None.
             metrics: further figures, beside turns, tokens, named rewards and what each role earned.
         """
         trajectories = tuple(map(_trajectory, self.conversations))
@@ -126,7 +128,7 @@ class AttemptContext:
     def _reward(self, outcome: Outcome | float | Mapping[str, float]) -> Reward | Unscorable:
         if isinstance(outcome, Mapping):
             applies = {name: reward_number(value) for name, value in outcome.items() if value is not None}
-            return Reward.of({name: RewardPart(value) for name, value in applies.items()})
+            return Reward.of({name: RewardPart(value, self._weights.get(name, 1.0)) for name, value in applies.items()})
         if isinstance(outcome, Unscorable):
             return outcome
         return Reward(reward_number(outcome.value if isinstance(outcome, Scored) else outcome))

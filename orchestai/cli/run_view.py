@@ -263,7 +263,7 @@ def _row(asked: AskedWorker) -> tuple[str, ...]:
     estimated = "~" if asked.usage_estimated else ""
     return (
         asked.worker,
-        f"{estimated}{asked.prompt_tokens}",
+        f"{estimated}{asked.prompt_tokens}" + (f" ({asked.cached_tokens} cached)" if asked.cached_tokens else ""),
         f"{estimated}{asked.completion_tokens}",
         f"{asked.reserved_usd:.6g}",
         f"{asked.spent_usd:.6g}",

@@ -90,6 +90,8 @@ class AgentsConfig(Section):
     """credit turn: weight of a turn's own advantage, beside the outcome's, but for the last of several."""
     gamma: float = Field(1.0, ge=0, le=1)
     """credit return_to_go: discount per turn."""
+    reward_weights: dict[str, float] = Field(default={})
+    """What each of a workflow's named rewards weighs; 1 where it is not named here."""
     budget: BudgetConfig = BudgetConfig()
     """What one attempt may spend."""
     concurrency: int = Field(64, ge=1)

@@ -157,11 +157,16 @@ class WorkerConfig(Section):
     """US dollars per million prompt tokens."""
     price_per_mtok_out_usd: float = Field(0.0, ge=0)
     """US dollars per million generated tokens."""
+    price_per_mtok_cached_usd: float | None = Field(None, ge=0)
+    """US dollars per million prompt tokens that the server's usage says came from its cache; none: as other prompt
+    tokens."""
     concurrency: int = Field(256, ge=1)
     """Most requests in flight."""
 
     @model_validator(mode="after")
     def _complete(self) -> WorkerConfig:
+        if (self.price_per_mtok_cached_usd or 0.0) > self.price_per_mtok_in_usd:
+            raise ValueError("price_per_mtok_cached_usd is more than price_per_mtok_in_usd, which bounds the cost")
         if (self.strategy == "template") != (self.template is not None):
             raise ValueError("`strategy: template` and `template: FILE` go together")
         if self.kind in _NAMESAKES and not getattr(self, self.kind):

@@ -36,6 +36,7 @@ class LoggedWorkers:
         usage = {
             "prompt_tokens": attempt.prompt_tokens,
             "completion_tokens": attempt.completion_tokens,
+            "cached_tokens": attempt.cached_tokens,
             "cost_usd": attempt.cost_usd,
             "latency_ms": attempt.latency_ms,
         }

@@ -27,6 +27,8 @@ class Attempt(BaseModel):
     answer: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cached_tokens: int = Field(0, exclude_if=lambda tokens: not tokens)
+    """Of the prompt's, those that the server had read before."""
     cost_usd: float = 0.0
     reserved_usd: float = Field(0.0, exclude_if=lambda usd: not usd)
     """What it might have cost, where that was set aside before."""

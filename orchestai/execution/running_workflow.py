@@ -350,6 +350,7 @@ class RunningWorkflow:
                 {
                     "prompt_tokens": usage.prompt_tokens,
                     "completion_tokens": usage.completion_tokens,
+                    "cached_tokens": usage.cached_tokens,
                     "cost_usd": usage.cost_usd,
                     "latency_ms": usage.latency_ms,
                     "usage_estimated": usage.estimated,
@@ -370,6 +371,7 @@ class RunningWorkflow:
                 "answer": as_utf8(answer.text),
                 "prompt_tokens": answer.prompt_tokens,
                 "completion_tokens": answer.completion_tokens,
+                "cached_tokens": answer.cached_tokens,
                 "cost_usd": answer.cost_usd,
                 "latency_ms": answer.latency_ms,
                 "source": answer.source,

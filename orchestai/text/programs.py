@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from html import unescape
 
 from orchestai.text.spoken import enclosed, spoken
 from orchestai.text.syntax import free_names, parse_python
@@ -16,7 +17,7 @@ _MOST_PARSED = 200_000
 _MOST_CANDIDATES = 32
 _OPENING = re.compile(r"^(?P<lead>[^\n`~]*)(?P<mark>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)$", re.MULTILINE)
 _MARKS = re.compile(r"[ \t>]*(`{3,}|~{3,})")
-_ONE_LINE = re.compile(r"```(?:py\w*\s)?([^`\n]+)```|`((?:def |lambda )[^`\n]+)`")
+_ONE_LINE = re.compile(r"```(?:py\w*\s)?([^`\n]+)```|`((?:def |(?:\w+ = )?lambda )[^`\n]+)`")
 _TAGS = tuple(
     (re.compile(rf"{left}{name}{right}", re.IGNORECASE), re.compile(rf"{left}/{name}{right}", re.IGNORECASE))
     for left, name, right in ((r"\[", "PYTHON", r"\]"), ("<", "(?:code|python|solution|answer)", ">"))
@@ -28,7 +29,7 @@ _OTHER_LANGUAGES = re.compile(
     re.IGNORECASE,
 )
 _BEGINS = re.compile(r"^[ \t]*(?:(?:def|class|async def|import|from) |@|\w+ = )")
-_LINE_MARKS = tuple(map(re.compile, (r">>> ?|\.\.\.(?: |$)", r"> ?", r"\+ ?", r"\s*\d+\s?[:|.)]?")))
+_LINE_MARKS = tuple(map(re.compile, (r">>> ?|In \[\d+\]: |\s*\.\.\.:?(?: |$)", r"> ?", r"\+ ?", r"\s*\d+\s?[:|.)]?")))
 """What may stand before every line of a program: prompts, a quotation's mark, a patch's, numbers."""
 _INVISIBLE = {ord(mark): None for mark in "\u200b\u200c\u200d\u2060\ufeff\u00ad\u200e\u200f"} | {
     ord(mark): " " for mark in "\u00a0\u2002\u2003\u2009\u202f\u3000"
@@ -63,6 +64,7 @@ def programs(text: str, name: str = "", arity: int | None = None) -> list[str]:
     lacks are taken from the text's other programs. Thoughts hold none.
     """
     text = spoken(text).replace("\r\n", "\n").replace("\r", "\n")
+    text = text if "\n" in text.strip() else text.replace("\\n", "\n")  # a text of JSON that was never read as one
     budget = _Budget()
     whole = budget.parse(text)
     if whole is not None and any(isinstance(node, _NAMED) for node in whole.body):
@@ -162,7 +164,7 @@ def _read(block: str, info: str, budget: _Budget) -> str | None:
     """The program that a block holds, without what may stand before its lines or cannot be seen; None if it is none."""
     if _OTHER_LANGUAGES.fullmatch(info):
         return None
-    for visible in dict.fromkeys((block, block.translate(_INVISIBLE), block.translate(_TYPOGRAPHIC))):
+    for visible in dict.fromkeys((block, block.translate(_INVISIBLE), block.translate(_TYPOGRAPHIC), unescape(block))):
         for code in (visible, textwrap.dedent(visible), *_without_line_marks(visible)):
             if budget.parse(code) is not None:
                 return code if code.strip() else None

@@ -39,10 +39,13 @@ ORDINALS: Final = (
 )
 
 
-_NAMES = r"(?:ant|\w+:|longcat_)?(?:think(?:ing)?(?:_\w+)?|thoughts?|reason(?:ing)?|reflection|scratchpad|\w*monologue)"
+_THINK = r"(?:ant|\w+:|longcat_)?(?:think(?:ing)?(?:_\w+)?|thoughts?|reason(?:ing)?)"
+_ASIDE = r"(?:reflection|scratchpad|\w*monologue)"
 _FINAL = r"<\|channel\|>final[^<\n]{0,80}(?:<\|constrain\|>[^<\n]{0,20})?<\|message\|>"
 _MARKS = (
-    (rf"<\s*{_NAMES}\b[^<>\n]{{0,80}}>", rf"<\s*/\s*{_NAMES}\s*>"),
+    (rf"<\s*{_THINK}\b[^<>\n]{{0,80}}>", rf"<\s*/\s*{_THINK}\s*>"),
+    (rf"<\s*{_ASIDE}\b[^<>\n]{{0,80}}>", rf"<\s*/\s*{_ASIDE}\s*>"),
+    (r"<details type=[\"']reasoning[\"'][^<>\n]{0,60}>", r"</details>"),
     (r"\[THINK(?:ING)?\]", r"\[/THINK(?:ING)?\]"),
     (r"◁\s*think\s*▷", r"◁\s*/\s*think\s*▷"),
     (r"<\|(?:begin_of_thought|inner_prefix)\|>", r"<\|(?:end_of_thought|inner_suffix)\|>"),
@@ -51,16 +54,18 @@ _MARKS = (
     (r"<unused94>", r"<unused95>"),
     (r"<\|channel>thought", r"<channel\|>"),
     (r"(?:(?:<\|start\|>)?assistant)?<\|channel\|>(?:analysis|commentary)", _FINAL),
+    (r"(?-i:analysis(?=[A-Z]))", r"(?-i:assistantfinal)"),  # gpt-oss without its special tokens
 )
 """How families of models open and close their thoughts."""
 _OPENS = re.compile("|".join(f"(?P<m{i}>{opening})" for i, (opening, _) in enumerate(_MARKS)), re.IGNORECASE)
 _CLOSES = {f"m{i}": re.compile(closing, re.IGNORECASE) for i, (_, closing) in enumerate(_MARKS)}
-_ANY_END = re.compile("|".join(closing for _, closing in _MARKS), re.IGNORECASE)
+_ANY_END = re.compile("|".join(closing for _, closing in _MARKS if "details" not in closing), re.IGNORECASE)
 _AROUND = re.compile(
     r"<\|(?:begin_of_(?:solution|box)|end_of_(?:solution|box)|START_RESPONSE|END_RESPONSE|return)\|>"
-    r"|(?:<\|(?:end|im_end|eot_id|eom_id|endoftext|end_of_text)\|>|<end_of_turn>|<｜end▁of▁sentence｜>)\s*(?=\Z|<[|｜e])"
+    r"|(?:<\|(?:end|im_end|eot_id|eom_id|endoftext|end_of_text)\|>|<end_of_turn>|<turn\|>|<｜end▁of▁sentence｜>)\s*"
+    r"(?=\Z|<[|｜e])"
 )
-_ANSWER = re.compile(r"(?:<\|start\|>assistant)?" + _FINAL)
+_ANSWER = re.compile(rf"(?:<\|start\|>assistant)?{_FINAL}|<\|im_start\|>assistant\n")
 _MAY_END = re.compile(r"(?:<[^<>\s]{0,24}>?\s*)+\Z")
 """The end of a reply, or of what came of one, that may be special tokens, or the beginning of one."""
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
@@ -76,7 +81,7 @@ def spoken(text: str) -> str:
 
     A beginning opens a line; marks that are quoted, or in a block of code, are words like others.
     """
-    if not any(mark.search(text) for mark in (_OPENS, _ANY_END, _AROUND)) and "assistantfinal" not in text:
+    if not any(mark.search(text) for mark in (_OPENS, _ANY_END, _AROUND, _ANSWER)):
         return text
     told: list[str] = []
     listener = SpokenListener(told.append)
@@ -87,8 +92,6 @@ def spoken(text: str) -> str:
 
 def _after_lone_end(text: str) -> str:
     """What follows the end of a thought whose beginning is not in the text, if there is such an end."""
-    if text.startswith("analysis") and "assistantfinal" in text:  # gpt-oss without its special tokens
-        return text.partition("assistantfinal")[2]
     end, begin = _ANY_END.search(text), _OPENS.search(text)
     if end is None or (begin is not None and begin.start() < end.start()):
         return text
@@ -115,7 +118,7 @@ class SpokenListener:
         self._held = ""
         self._begun, self._seen, self.thinks = begun, "", False
         self._ends: re.Pattern[str] | None = None
-        self._new_line, self._in_code = True, False
+        self._new_line, self._in_code, self._thought = True, False, False
 
     def __call__(self, piece: str) -> None:
         self._held += piece
@@ -145,21 +148,22 @@ class SpokenListener:
             end = self._ends.search(held)
             self._held = held[end.end() :] if end else held[-_LONGEST_MARK:]
             if end:
-                self._ends, self._new_line = None, True
+                self._ends, self._new_line, self._thought = None, True, True
             return end is not None
         if self._new_line:
             begun = held.lstrip(" \t\r\n\ufeff\u200b")
-            if (answer := _ANSWER.match(begun)) is not None:
-                self._held = begun[answer.end() :]
+            passed = _ANSWER.match(begun) or (_ANY_END.match(begun) if self._thought else None)  # of a thought within
+            if passed is not None:
+                self._held = begun[passed.end() :]
                 return True
             opened = None if self._in_code else _OPENS.match(begun)
             if opened is not None:
                 self._held, self._ends = begun[opened.end() :], _CLOSES[opened.lastgroup or ""]
                 return True
-            if "assistant".startswith(begun) or _UNSURE.fullmatch(begun):
+            if any(mark.startswith(begun) for mark in ("assistant", "analysis")) or _UNSURE.fullmatch(begun):
                 return False
             self._in_code ^= begun.startswith(("```", "~~~"))
-            self._new_line = False
+            self._new_line = self._thought = False
         may_end = _MAY_END.search(held, max(0, len(held) - _LONGEST_MARK))
         told = held[: may_end.start()] if may_end else held
         if not told:

@@ -13,18 +13,24 @@ from orchestai.workers.base import WorkerError
 
 _SHOWN = 200
 """Characters of a server's message that are passed on."""
-_NO_MONEY_CODES = re.compile(r"insufficient_(quota|balance|credits?|funds)|billing_\w+|payment_required")
+_NO_MONEY_CODES = re.compile(
+    r"insufficient_(quota|balance|credits?|funds)|billing_\w+|payment_required|arrearage|exceeded_current_quota|budget_exceeded",
+    re.I,
+)
 _NO_MONEY = re.compile(r"credit balance|insufficient (quota|balance|credits?|funds)|billing|payment required", re.I)
 _TOO_LONG = re.compile(
-    r"context_length_exceeded|exceed_context_size|maximum context length|context (window|length|size)|max_model_len"
-    r"|prompt is too long|input is too long|inputs? tokens",
+    r"context_length_exceeded|exceed_context_size|maximum context length|context (window|length|size|limit)"
+    r"|max_model_len|prompt is too long|input is too long|inputs?`? tokens|too many tokens|input token count",
     re.I,
 )
 _POLICY = re.compile(
-    r"content_policy|content_filter|content (management )?policy|ResponsibleAIPolicyViolation|moderation|flagged", re.I
+    r"content_policy|content_filter|content (management )?policy|ResponsibleAIPolicyViolation|moderation|flagged"
+    r"|data_inspection_failed|prohibited_content|inappropriate content|blocked due to safety",
+    re.I,
 )
 _TEMPLATE = re.compile(r"jinja|raise_exception|roles must alternate|system role not supported", re.I)
 _NO_KEY = re.compile(r"api_key_invalid|invalid_api_key", re.I)
+_MODEL = re.compile(r"model_not_found|model_not_exist|invalid_model", re.I)
 _QUOTED = re.compile(r"(?<!\w)'[^']*'(?!\w)|\"[^\"]*\"|`[^`]*`|“[^”]*”|‘[^’]*’")
 
 
@@ -90,7 +96,7 @@ def fault_of_status(
     details = body.get("details")
     reasons = [one.get("reason") for one in details if isinstance(one, Mapping)] if isinstance(details, list) else []
     codes = " ".join(map(str, [body.get("code", ""), body.get("type", ""), *reasons]))
-    told = _QUOTED.sub(" ", str(body.get("message") or ""))
+    told = unquoted(str(body.get("message") or ""))
     reason = f"HTTP {status}: {str(body.get('message') or body)[:_SHOWN]}"
     no_money = _NO_MONEY_CODES.search(codes) or (status in (400, 403) and _says(_NO_MONEY, told, asked))
     if status == 402 or no_money:
@@ -105,7 +111,7 @@ def fault_of_status(
         return RefusedRequestError(f"the model's chat template does not take the messages ({reason})", body)
     if status == 401 or (status == 403 and readable) or (status == 400 and _NO_KEY.search(codes)):
         return InfrastructureError("authentication", f"the key is refused ({reason})")
-    if status in (404, 410):
+    if status in (404, 410) or (status < 500 and _MODEL.search(codes)):
         return InfrastructureError("model", reason)
     if status == 408:
         return PassingError("timeout", reason, after_s)
@@ -122,6 +128,11 @@ def _texts(value: Any) -> Iterator[str]:
         yield value
     for inner in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
         yield from _texts(inner)
+
+
+def unquoted(said: str, own: str = "") -> str:
+    """A message without what it quotes (of `own` words, if there are such), but for single words, as names are."""
+    return _QUOTED.sub(lambda quoted: " " if " " in quoted[0] and quoted[0][1:-1] in (own or said) else quoted[0], said)
 
 
 def _says(words: re.Pattern[str], told: str, asked: str) -> bool:

@@ -85,6 +85,7 @@ class Usage(BaseModel):
 
     Attributes:
         cost_usd: US dollars; without prices, 0.
+        cached_tokens: of the prompts', those that the server had read before.
         latency_ms: as measured when the answers were made; of requests one after the other, their sum.
         estimated: whether tokens, and so the cost, were counted here, since a server did not say.
     """
@@ -94,6 +95,7 @@ class Usage(BaseModel):
     requests: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cached_tokens: int = Field(0, exclude_if=lambda tokens: not tokens)
     cost_usd: float = 0.0
     latency_ms: float = 0.0
     estimated: bool = False
@@ -103,6 +105,7 @@ class Usage(BaseModel):
             requests=self.requests + other.requests,
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
             completion_tokens=self.completion_tokens + other.completion_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
             cost_usd=self.cost_usd + other.cost_usd,
             latency_ms=self.latency_ms + other.latency_ms,
             estimated=self.estimated or other.estimated,
@@ -139,6 +142,7 @@ class TextCompletion(BaseModel):
     text: Annotated[str, AfterValidator(spoken)]
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = Field(0, exclude_if=lambda tokens: not tokens)
     latency_ms: float
     source: str = "live"
     origin: str = ""
@@ -153,6 +157,7 @@ class TextCompletion(BaseModel):
             requests=1,
             prompt_tokens=self.prompt_tokens,
             completion_tokens=self.completion_tokens,
+            cached_tokens=self.cached_tokens,
             latency_ms=self.latency_ms,
             estimated=self.usage_estimated,
         )
@@ -178,6 +183,7 @@ class Answer(BaseModel):
     prompt: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cached_tokens: int = 0
     cost_usd: float = 0.0
     latency_ms: float = 0.0
     samples: int = 1

@@ -69,12 +69,11 @@ class HttpClient:
         self._session: aiohttp.ClientSession | None = None
         self._patient: Any = None
 
-    async def ask(self, path: str, data: bytes | None, headers: Mapping[str, str], timeout_s: float) -> None:
-        """Wait for the reply to a GET, or to a POST of JSON, which must come within a time; raises as `posted`."""
+    async def ask(self, path: str, data: bytes | None, headers: Mapping[str, str], timeout_s: float) -> bytes:
+        """The whole reply to a GET, or to a POST of JSON, which must come within a time; raises as `posted`."""
         with _faults(), fail_after(timeout_s):
             async with self._asked(joined(self._url, path), data, headers) as reply:
-                async for _ in reply.pieces:
-                    pass
+                return b"".join([piece async for piece in reply.pieces])
 
     async def probe(self, url: str, data: bytes | None = None) -> HttpReply:
         """The reply of a URL of this server to a GET, or to a POST of JSON, be it an error or a redirect.
@@ -138,7 +137,7 @@ class HttpClient:
         try:
             asked = self._opened().request(method, url, data=data, headers=sent, allow_redirects=False)
             async with asked as reply:
-                if "," in reply.headers.get("Content-Encoding", ""):
+                if "," in ",".join(reply.headers.getall("Content-Encoding", ())):
                     raise aiohttp.ClientPayloadError("Can not decode two encodings")
                 yield _Incoming(reply.status, reply.headers, reply.content.iter_any())
         except (aiohttp.ClientResponseError, aiohttp.ClientPayloadError) as error:

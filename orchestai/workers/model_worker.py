@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
@@ -72,10 +73,11 @@ class ModelWorker:
 
     async def speak(self, request: Request, hear: Hear) -> Answer:
         """`answer`, heard while it is written, where it is a text."""
-        return await self._answer(request, stripping(hear) if request.signature is None else None)
+        return await self._answer(request, hear if request.signature is None else None)
 
     async def _answer(self, request: Request, hear: Hear | None) -> Answer:
         prompt = self._prompt(request)
+        heard = () if hear is None else (unwrapping(hear, prompt.text),)
         params = self._params_for(request)
         sample = request.sample if request.dialogue is None else request.dialogue.seed or request.sample
         first = sample * self._samples
@@ -87,7 +89,6 @@ class ModelWorker:
             begin = first + len(drawn)
             try:
                 samples = range(begin, begin + size)
-                heard = () if hear is None else (hear,)
                 completions = list(
                     await asyncio.gather(*(self._generator.generate(prompt, params, k, *heard) for k in samples))
                 )
@@ -101,6 +102,7 @@ class ModelWorker:
             asked = Usage(  # one request: its prompt is read once, and it takes as long as its slowest sample
                 prompt_tokens=completions[0].prompt_tokens,
                 completion_tokens=sum(completion.completion_tokens for completion in completions),
+                cached_tokens=completions[0].cached_tokens,
                 latency_ms=max(completion.latency_ms for completion in completions),
                 estimated=any(completion.usage_estimated for completion in completions),
             )
@@ -110,12 +112,14 @@ class ModelWorker:
                 break
         else:
             text = self._strategy.answers(request, drawn[0].text)[0]
+            text = unwrapped(text, prompt.text) if request.signature is None else text
         usage = self._prices.paid(usage)
         return Answer(
             text=text,
             prompt=prompt.text,
             prompt_tokens=usage.prompt_tokens,
             completion_tokens=usage.completion_tokens,
+            cached_tokens=usage.cached_tokens,
             cost_usd=usage.cost_usd,
             latency_ms=usage.latency_ms,
             samples=len(drawn),
@@ -168,15 +172,49 @@ class ModelWorker:
         return None
 
 
-def stripping(hear: Hear) -> Hear:
-    """What is told `hear` without the white space around the whole, as the text of an answer is."""
-    begun, held = False, ""
+_WRAP = re.compile(r"<((?:final_?)?(?:answer|response|output|reply|message|result)|final)>", re.IGNORECASE)
+_LONGEST_TAG = 20
+_ANALYSIS = re.compile(r"<analysis>.*?</analysis>\s*(?=\S)", re.DOTALL | re.IGNORECASE)
+_MAY_WRAP = re.compile(r"<\w{0,14}|<analysis>(?!.*</analysis>\s*\S).*", re.DOTALL | re.IGNORECASE)
+
+
+def unwrapped(text: str, asked: str) -> str:
+    """An answer without white space, and without tags of the model's own that the request does not speak of."""
+    text, closing = _opened(text, asked)
+    return text.replace(closing, "", 1).strip() if closing else text
+
+
+def _opened(text: str, asked: str) -> tuple[str, str]:
+    """A text from where its answer begins, and the tag that ends it, if there is one."""
+    text = text.strip() if "<analysis>" in asked.casefold() else _ANALYSIS.sub("", text.strip(), count=1)
+    begins = _WRAP.match(text)
+    if begins is None or begins[0].casefold() in asked.casefold():
+        return text, ""
+    return text[begins.end() :].strip(), f"</{begins[1]}>"
+
+
+def unwrapping(hear: Hear, asked: str) -> Hear:
+    """What is told `hear` of an answer as `unwrapped` reads it; what may be white space or a tag at its end waits."""
+    begun, held, closing = False, "", ""
 
     def tell(piece: str) -> None:
-        nonlocal begun, held
-        text = held + piece if begun else piece.lstrip()
+        nonlocal begun, held, closing
+        text = held + piece
+        if not begun and len(held) > _LONGEST_TAG and "<" not in text[-_LONGEST_TAG - len(piece) :]:
+            held = text
+            return
+        if not begun:
+            kept, closing = _opened(text, asked)
+            if not kept or _MAY_WRAP.fullmatch(kept):
+                held = text
+                return
+            text = kept + text[len(text.rstrip()) :]
+        if closing and closing in text:
+            text, closing = text.replace(closing, "", 1), ""
         kept = text.rstrip()
-        begun, held = begun or bool(kept), text[len(kept) :] if kept or begun else ""
+        ends = next((size for size in range(len(closing) - 1, 0, -1) if kept.endswith(closing[:size])), 0)
+        kept = kept[: len(kept) - ends].rstrip()
+        begun, held = begun or bool(kept), text[len(kept) :]
         if kept:
             hear(kept)
 

@@ -9,6 +9,7 @@ import random
 import re
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlparse
@@ -20,7 +21,7 @@ from orchestai.config.section import fill, secrets_of
 from orchestai.errors import InfrastructureError, UnbilledError, UserError
 from orchestai.tasks.dialogue import fold_messages
 from orchestai.text.spoken import SpokenListener, spoken
-from orchestai.workers.api_faults import CutOffError, PassingError, RefusedRequestError
+from orchestai.workers.api_faults import CutOffError, PassingError, RefusedRequestError, unquoted
 from orchestai.workers.base import TextCompletion, Usage, WorkerError
 from orchestai.workers.circuit_breaker import is_too_long
 from orchestai.workers.generation import Hear, Prompt, SamplingParams, seed
@@ -33,10 +34,12 @@ _OPTIONAL = ("stream_options", "seed", "temperature", "stop", "tool_choice", "st
 """What an answer can be had without: stop strings are cut off here, too, and a reply may come whole."""
 _REFUSES = (
     r"(?:not|n't)\s+(?:\w+\s+)?(?:supported?|allow(?:ed)?|permit(?:ted)?|accept(?:ed)?|available|implemented|recogni[sz]ed|valid|known)"
-    r"|unsupported|unknown|unrecogni[sz]ed|unexpected|deprecated|invalid|extra|forbidden|(?:must|has to) be"
+    r"|unsupported|unknown|unrecogni[sz]ed|unexpected|deprecated|invalid|extra|forbidden|(?:must|has to|should) be"
 )
-_NAMES = r"param(?:eter)?s?|fields?|arguments?|propert(?:y|ies)|keys?|inputs?|options?"
-_NO_SYSTEM = re.compile(r"system[\s'\"`]*(?:role|message|prompt|instruction)|(?:role|message)s?[\s:'\"`]*system", re.I)
+_NAMES = r"param(?:eter)?s?|fields?|arguments?|propert(?:y|ies)|keys?|inputs?|options?|range of|remove"
+_NO_SYSTEM = re.compile(
+    r"(?:system|developer)[\s'\"`]*(?:role|message|prompt|instruction)|(?:role|message)s?\b[^\n]{0,60}\bsystem\b", re.I
+)
 _ALTERNATES = re.compile(r"alternat|consecutive|(?:first|start|begin)\w*\b.{0,40}\buser|same role", re.I | re.S)
 
 
@@ -67,7 +70,8 @@ class AcceptedFields:
 
     def after(self, refusal: RefusedRequestError, body: Mapping[str, Any]) -> AcceptedFields | None:
         """What may be taken instead of what was refused; None where that names nothing that can be changed."""
-        said, named = refusal.said, set(_places(refusal.body))
+        own = to_json(body["messages"]).decode()
+        said, named = unquoted(refusal.said, own), set(_places(refusal.body))
         system = any(message["role"] == "system" for message in body["messages"])
         alternates = _ALTERNATES.search(said)
         if not self.alternates and alternates:
@@ -104,9 +108,9 @@ def _is_refused(name: str, said: str) -> bool:
         return re.search(rf"(?<!\w){name}(?!\w)", said) is not None
     around = (
         rf"['\"`]{name}['\"`]|\b(?:{_NAMES})\b[^.\n]{{0,40}}\b{name}\b|\b{name}\b\W[^.\n]{{0,60}}(?:{_REFUSES})"
-        rf"|(?:{_REFUSES})[^.:\n'\"`]{{0,40}}\b{name}\b"
+        rf"|(?:{_REFUSES})[^.:\n'\"`]{{0,40}}\b{name}\b|^{name}: "
     )
-    return re.search(around, said, re.IGNORECASE) is not None
+    return re.search(around, said, re.IGNORECASE | re.MULTILINE) is not None
 
 
 _DEFAULT_URL = "https://api.openai.com/v1"
@@ -163,7 +167,13 @@ class OpenAIGenerator:
         said = said if any(letter.isprintable() and letter != " " for letter in said) else ""
         called = bool(reply.tool_calls) and prompt.tool_use is not None
         if reply.finish_reason == "content_filter" or not (said or called or reply.finish_reason == "length"):
-            paid = Usage(prompt_tokens=read, completion_tokens=written, latency_ms=latency_ms, estimated=estimated)
+            paid = Usage(
+                prompt_tokens=read,
+                completion_tokens=written,
+                cached_tokens=reply.cached_tokens,
+                latency_ms=latency_ms,
+                estimated=estimated,
+            )
             filters = "the provider's content filter withheld the reply"
             why = filters if reply.finish_reason == "content_filter" else "the reply holds no answer"
             raise WorkerError(f"{self._url}: {why}", paid)
@@ -173,6 +183,7 @@ class OpenAIGenerator:
             text=kept,
             prompt_tokens=read,
             completion_tokens=written,
+            cached_tokens=reply.cached_tokens,
             latency_ms=latency_ms,
             origin=f"{reply.model or self._config.name} at {self._url}",
             usage_estimated=estimated,
@@ -184,12 +195,11 @@ class OpenAIGenerator:
         """Raises `UserError` if the server cannot be reached, refuses the key or wants money."""
         self._require_key()
         limit_s = min(_CHECK_TIMEOUT_S, self._config.timeout_s)
-        try:
-            await self._client.ask("/models", None, self._headers(), limit_s)
-        except InfrastructureError:  # not every server lists its models, nor for every key
+        listed = b"<html"
+        with suppress(InfrastructureError, WorkerError):  # not every server lists its models, nor for every key
+            listed = await self._client.ask("/models", None, self._headers(), limit_s)
+        if b"<html" in listed[:1000].lower():
             await self._check_answers(limit_s)
-        except WorkerError:
-            return
 
     async def _check_answers(self, limit_s: float) -> None:
         """Ask what will be asked, but with no message: that is refused for nothing where the key is fine, too."""
@@ -197,7 +207,7 @@ class OpenAIGenerator:
         try:
             await self._client.ask(_COMPLETIONS, asked, self._headers(), limit_s)
         except InfrastructureError as fault:
-            if fault.kind in ("authentication", "payment"):
+            if fault.kind in ("authentication", "payment", "model"):
                 raise UserError(self._named(fault)) from None
             if fault.kind in ("connection", "timeout"):
                 raise UserError(f"cannot reach {self._url} ({fault}); is the server running? (base_url)") from None

@@ -31,6 +31,7 @@ class ServerReply:
     Attributes:
         finish_reason: `length`, `content_filter`, another word of the server's, or None.
         prompt_tokens, completion_tokens: None where the server does not say.
+        cached_tokens: of the prompt's, those that it had read before.
         corrected: whether these are not the server's own figures, since its sums did not add up.
     """
 
@@ -39,6 +40,7 @@ class ServerReply:
     finish_reason: str | None
     prompt_tokens: int | None
     completion_tokens: int | None
+    cached_tokens: int
     corrected: bool
     model: str | None
 
@@ -108,7 +110,7 @@ class ReplyReader:
             raise self._fault("the generation broke off: the reply ended before it was whole")
         if not self._chosen:
             raise PassingError("bad_response", "the answer holds no choice")
-        prompt, completion, corrected = read_usage(self._usage)
+        prompt, completion, cached, corrected = read_usage(self._usage)
         if not (text or completion or self._calls or self._finish == "content_filter"):
             raise PassingError("bad_response", "the answer is empty, and no token was written for it")
         calls = tuple(
@@ -117,7 +119,7 @@ class ReplyReader:
         )
         if not all(call.name for call in calls):
             raise PassingError("bad_response", "a call of a tool does not say which")
-        return ServerReply(text, calls, self._finish, prompt, completion, corrected, self._model)
+        return ServerReply(text, calls, self._finish, prompt, completion, cached, corrected, self._model)
 
     def _line(self, line: bytes) -> None:
         """One line of a stream; an empty one ends an event."""
@@ -133,7 +135,7 @@ class ReplyReader:
         self._event, self._event_name = [], ""
         if said in ("", "null") or said.startswith(":") or self._ended:  # gateways send comments as data
             return
-        if said.startswith("[DONE]"):
+        if said.strip('"').upper().startswith("[DONE]"):
             self._ended = True
             return
         value = self._json(said)
@@ -214,11 +216,10 @@ class ReplyReader:
             call.name = call.name if name == call.name else _whole(call.name + name)
             arguments = function.get("arguments", function.get("parameters"))
             if isinstance(arguments, str):
-                call.arguments = (
-                    call.arguments
-                    if (arguments == call.arguments and len(arguments) > 2 and _is_json(call.arguments))
-                    else call.arguments + arguments
-                )
+                if call.arguments == "{}" and arguments:
+                    call.arguments = ""
+                if arguments != call.arguments or len(arguments) <= 2 or not _is_json(arguments):
+                    call.arguments += arguments
             elif arguments is not None:
                 call.arguments = json.dumps(arguments)
         return bool(deltas)
@@ -233,8 +234,8 @@ class ReplyReader:
             begins = bool(name) and any(call.id for call in same)
         else:
             begins = bool(name) and bool(same) and bool(same[-1].arguments) and _is_json(same[-1].arguments)
-        if same and not begins:
-            return same[-1]
+        if (same and not begins) or not (same or call_id or name or not self._calls):
+            return (same or [self._calls[-1][1]])[-1]
         self._calls.append((index, _Call()))
         return self._calls[-1][1]
 
@@ -252,36 +253,43 @@ class ReplyReader:
         return fault
 
 
-def read_usage(usage: Mapping[str, Any]) -> tuple[int | None, int | None, bool]:
-    """Tokens read and written, and whether the server's sums were corrected.
+def read_usage(usage: Mapping[str, Any]) -> tuple[int | None, int | None, int, bool]:
+    """Tokens read, written and, of the former, from a cache, and whether the server's sums were corrected.
 
-    What is in the total and in neither part was written (thoughts, as a rule), unless it is what is said to be cached
-    of the prompt. Tokens for thoughts or sound that are more than all that were written come on top of these.
+    What is in the total and in neither part was written (thoughts, as a rule), unless it is what a cache gave or took
+    of the prompt; without a total, Anthropic's names say that this comes on top. Tokens for thoughts or sound that are
+    more than all that were written come on top of these.
     """
     read = _count(usage, "prompt_tokens", "input_tokens")
     written = _count(usage, "completion_tokens", "output_tokens")
     total = _count(usage, "total_tokens")
+    apart = _count(usage, "cache_read_input_tokens") or 0
     cached = max(
         _count(_inside(usage, "prompt_tokens_details"), "cached_tokens") or 0,
         _count(_inside(usage, "input_tokens_details"), "cached_tokens") or 0,
-        _count(usage, "cache_read_input_tokens") or 0,
+        _count(usage, "prompt_cache_hit_tokens") or 0,
+        apart,
     )
+    stored = _count(usage, "cache_creation_input_tokens") or 0
     inside = [
         _count(_inside(usage, of), what) or 0
         for of in ("completion_tokens_details", "output_tokens_details")
         for what in ("reasoning_tokens", "audio_tokens")
     ] + [_count(usage, "reasoning_tokens") or 0]
+    if read is None and total and written is not None and total > written:
+        return total - written, written, min(cached, total - written), True
     was = read, written
     if read is not None and total is not None and (missing := total - read - (written or 0)) > 0:
-        if missing == cached and written:
+        if missing in (cached, cached + stored) and written:
             read += missing
         else:
             written = (written or 0) + missing
-    if read is not None and cached > read:
-        read += cached
+    beside = cached + (stored if total is None else 0)
+    if read is not None and (beside > read or (total is None and apart + stored and "prompt_tokens" not in usage)):
+        read += beside
     if written is not None and max(inside) > written:
         written += max(inside)
-    return read, written, (read, written) != was
+    return read, written, min(cached, read or 0), (read, written) != was
 
 
 def _count(usage: Any, *names: str) -> int | None:

@@ -16,25 +16,34 @@ _TYPICAL_COMPLETION_TOKENS = 60
 
 @dataclass(frozen=True)
 class Prices:
-    """US dollars: per request, and per million tokens read and written."""
+    """US dollars: per request, and per million tokens read, written, and read from a cache (None: as others)."""
 
     per_call: float = 0.0
     per_mtok_in: float = 0.0
     per_mtok_out: float = 0.0
+    per_mtok_cached: float | None = None
 
-    def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
-        return self.per_call + (prompt_tokens * self.per_mtok_in + completion_tokens * self.per_mtok_out) / 1e6
+    def cost(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> float:
+        whole = self.per_call + (prompt_tokens * self.per_mtok_in + completion_tokens * self.per_mtok_out) / 1e6
+        if self.per_mtok_cached is None or not cached_tokens:
+            return whole
+        return whole - cached_tokens * (self.per_mtok_in - self.per_mtok_cached) / 1e6
 
     def paid(self, usage: Usage) -> Usage:
         """One request with its cost; where not a token was read, nothing was asked."""
         if not usage.prompt_tokens:
             return Usage()
-        cost_usd = self.cost(usage.prompt_tokens, usage.completion_tokens)
+        cost_usd = self.cost(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens)
         return usage.model_copy(update={"requests": 1, "cost_usd": cost_usd})
 
 
 def prices_of(config: WorkerConfig) -> Prices:
-    return Prices(config.price_per_call_usd, config.price_per_mtok_in_usd, config.price_per_mtok_out_usd)
+    return Prices(
+        config.price_per_call_usd,
+        config.price_per_mtok_in_usd,
+        config.price_per_mtok_out_usd,
+        config.price_per_mtok_cached_usd,
+    )
 
 
 def typical_price(prices: Prices, samples: int) -> float:

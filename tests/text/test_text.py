@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from orchestai.text.spoken import SpokenListener, spoken
 from orchestai.text.syntax import parse_python
+from orchestai.workers.model_worker import unwrapped, unwrapping
 
 THOUGHTS = [
     "<think>\nOslo?\n</think>\n\nRome",
@@ -29,6 +30,10 @@ THOUGHTS = [
     "<|begin_of_thought|>Oslo?<|end_of_thought|>\n<|begin_of_solution|>Rome<|end_of_solution|>",
     "<unused94>thought\nOslo?<unused95>Rome",
     "<|channel>thought\nOslo?<channel|>Rome",
+    "analysisOslo?assistantfinalRome",
+    "<think>Oslo? <think>No.</think></think>Rome",
+    "<thinking>a <reflection>b</reflection> c</thinking>\nRome",
+    '<details type="reasoning" done="true"><summary>3 s</summary>\nOslo?\n</details>\nRome',
     "<|channel|>analysis<|message|>Oslo?<|end|><|start|>assistant<|channel|>final<|message|>Rome",
     "Rome\n<think>\nor Oslo? I have no tokens",
 ]
@@ -38,13 +43,14 @@ ENDS = [
     "Rome<|eot_id|> <|eot_id|><|eot_id|>",
     "<think>Oslo?</think>\n\nRome<|endoftext|>",
     "<|channel|>final<|message|>Rome<|return|>",
+    "<|im_start|>assistant\nRome<turn|>",
     "<|start|>assistant<|channel|>final <|constrain|>json<|message|>Rome<|end|>",
 ]
 LONE_ENDS = [
     "Oslo?\n</think>\n\nRome",
     "Oslo? No.</think>Rome",
     "a ```b\n</think>\nRome",
-    "analysisOslo?assistantfinalRome",
+    "analysis\nOslo?assistantfinal\nRome",
 ]
 WORDS = [
     "Rome",
@@ -56,6 +62,7 @@ WORDS = [
     "```\n<think>\nhm\n</think>\n```",
     "<answer>Rome</answer>",
     "<s>Oslo</s>",
+    "<details>\n<summary>Rome</summary>\nOslo\n</details>",
     "<|im_end|> ends a turn",
     "It ends with `<|im_end|>`",
     "Oslo <Rome",
@@ -80,6 +87,24 @@ def test_a_stream_says_the_same_however_it_is_cut(text: str, cuts: list[int]) ->
     listener.finish()
     assert spoken("".join(heard)).strip() == spoken(text)
     assert text not in ENDS or "".join(heard).strip() == "Rome"
+
+
+WRAPPED = ("<answer>Rome</answer>", "<Response>\nRome\n</Response>\n", "<final_answer>Rome")
+WRAPPED += ("<analysis>Oslo?</analysis>\n<output>Rome</output>", "<reply>Ro</reply>me")
+NOT_WRAPPED = ("<analysis>Oslo?", "<a><answer>Rome</answer></a>", "```\n<answer>Rome</answer>\n```", "5 < 6 </")
+
+
+@pytest.mark.parametrize("size", [1, 5, 99])
+def test_tags_around_an_answer_are_the_models_own_unless_they_are_asked_for(size: int) -> None:
+    for text in (*WRAPPED, *NOT_WRAPPED):
+        for asked in ("", "<analysis> <answer> <response> <output> <final_answer> <reply>"):
+            heard: list[str] = []
+            tell = unwrapping(heard.append, asked)
+            for place in range(0, len(text), size):
+                tell(text[place : place + size])
+            whole = unwrapped(text, asked)
+            assert whole == (text.strip() if asked or text in NOT_WRAPPED else "Rome")
+            assert whole.startswith("".join(heard)), text
 
 
 # Threads that parse at once must not break each other: tests are read in threads while other plans are executed.

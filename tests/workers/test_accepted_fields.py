@@ -11,6 +11,7 @@ import pytest
 from orchestai.errors import InfrastructureError
 from orchestai.tasks.dialogue import fold_messages
 from orchestai.workers.api_faults import PassingError, RefusedRequestError, fault_of_status
+from orchestai.workers.base import WorkerError
 from orchestai.workers.openai_api import AcceptedFields
 from orchestai.workers.openai_replies import ReplyReader, read_usage
 
@@ -30,44 +31,12 @@ def message(text: str, **more: Any) -> dict[str, Any]:
     return {"message": text, "type": "invalid_request_error", **more}
 
 
-LEFT_OUT = {
-    "seed": [
-        {"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]},
-        message("Unsupported parameter: 'seed' is not supported with this model.", param="seed"),
-        message("Unrecognized request argument supplied: seed"),
-        message("property 'seed' is unsupported"),
-        message("litellm.UnsupportedParamsError: bedrock does not support parameters: {'seed': 1}, for model=m"),
-    ],
-    "stream_options": [
-        message("Unknown parameter: 'stream_options'.", param="stream_options"),
-        message("The 'stream_options' parameter is only allowed when 'stream' is enabled"),
-    ],
-    "temperature": [
-        message("Unsupported value: 'temperature' does not support 0 with this model. Only 1 is supported."),
-        message("`temperature` is deprecated for this model"),
-        message("Input validation error: temperature must be strictly positive"),
-        message("Invalid params: temperature must be in range (0, +inf)"),
-    ],
-    "stop": [message("'stop' is not supported with this model", param="stop"), message("unknown field: stop")],
-    "stream": [message("Your organization must be verified to stream this model", param="stream")],
-}
 RENAMED = [
     message(
         "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
     ),
     message("max_tokens: Extra inputs are not permitted"),
 ]
-FOLDED = {
-    "has_system": [
-        "this model has no system role",
-        "Unexpected role: 'system'. role system",
-    ],
-    "alternates": [
-        "roles must alternate between user and assistant",
-        "Conversation roles must alternate user/assistant/user/assistant/...",
-        "The first message must have the user role",
-    ],
-}
 
 
 def refusal(body: Any) -> RefusedRequestError:
@@ -76,39 +45,10 @@ def refusal(body: Any) -> RefusedRequestError:
     return fault
 
 
-@pytest.mark.parametrize("name", LEFT_OUT)
-def test_a_field_that_is_refused_by_name_is_left_out(name: str) -> None:
-    for body in LEFT_OUT[name]:
-        other = AcceptedFields().after(refusal(body), BODY)
-        assert other is not None, body
-        assert set(BODY) - set(other.fit(BODY)) == ({name, "stream_options"} if name == "stream" else {name}), body
-
-
-@pytest.mark.parametrize("body", RENAMED)
-def test_the_limit_of_tokens_is_renamed_and_never_left_out(body: Any) -> None:
-    other = AcceptedFields().after(refusal(body), BODY)
-    assert other is not None
-    assert other.fit(BODY)["max_completion_tokens"] == 9
-    assert other.after(refusal(message("max_completion_tokens is not permitted")), BODY) is None
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"detail": "Not authenticated"},
-        {"detail": [{"loc": ["body", "messages", 0, "role"], "msg": "a text is wanted"}]},
-        message("Bad Request"),
-        message("The model `m` does not exist"),
-        message("messages: at least one message is required", param="messages"),
-        message("tools[0].function.name is invalid", param="tools"),
-        message("invalid type: string, expected a map"),
-        message("Please stop: the seeds of doubt stream in"),
-        message("max_tokens_per_day is used up"),
-    ],
-)
-def test_a_refusal_that_names_no_field_of_ours_changes_nothing(body: Any) -> None:
-    assert AcceptedFields().after(refusal(body), BODY) is None
+def test_the_limit_of_tokens_is_renamed_and_never_left_out() -> None:
+    for other in (AcceptedFields().after(refusal(body), BODY) for body in RENAMED):
+        assert other is not None and other.fit(BODY)["max_completion_tokens"] == 9  # noqa: PT018
+        assert other.after(refusal(message("max_completion_tokens is not permitted")), BODY) is None
 
 
 def test_the_requests_own_words_decide_nothing() -> None:
@@ -135,11 +75,20 @@ def test_a_chat_template_that_raises_refuses_a_request_whatever_the_status_is(st
         assert isinstance(fault_of_status(status, message(said), None, asked), PassingError), "the request's own words"
 
 
-def test_messages_are_folded_as_a_server_wants_them() -> None:
-    for how, said in [(how, said) for how, all_said in FOLDED.items() for said in all_said]:
-        other = AcceptedFields().after(refusal(message(said)), BODY)
-        assert other is not None, said
-        assert getattr(other, how) is (how == "alternates"), said
+# What servers say of faults: `server_faults.jsonl` has it, and its kind (or `worker`), or what is changed for it.
+
+
+def test_what_servers_say_of_a_fault_is_what_it_is() -> None:
+    found = {}
+    for case in map(json.loads, Path(__file__).with_name("server_faults.jsonl").read_text().splitlines()):
+        fault = fault_of_status(case["status"], case["body"], None, case.get("asked", ""))
+        told: Any = "worker" if isinstance(fault, WorkerError) else fault.kind
+        if isinstance(fault, RefusedRequestError) and case["is"] != "bad_request":
+            other = AcceptedFields().after(fault, {**BODY, "tool_choice": ""}) or AcceptedFields()
+            folded = "alternates" if other.alternates else "no_system" * (not other.has_system)
+            told = sorted(other.left_out) or folded or None
+        found[case["case"]] = (told, case["is"])
+    assert {case: both for case, both in found.items() if both[0] != both[1]} == {}
 
 
 def test_the_configuration_adds_renames_and_leaves_out() -> None:
@@ -190,4 +139,4 @@ def test_every_field_is_read_as_far_as_it_can_be_and_what_is_no_reply_is_a_fault
 )
 def test_what_is_no_number_of_tokens_is_not_believed(figure: object) -> None:
     assert read_usage({"prompt_tokens": figure, "completion_tokens": figure})[:2] == (None, None)
-    assert read_usage({"prompt_tokens": 20, "completion_tokens": 9, "total_tokens": figure}) == (20, 9, False)
+    assert read_usage({"prompt_tokens": 20, "completion_tokens": 9, "total_tokens": figure}) == (20, 9, 0, False)

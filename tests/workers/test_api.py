@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestai.config import ModelConfig
-from orchestai.errors import FaultKind, InfrastructureError, UnbilledError
+from orchestai.config import ModelConfig, WorkerConfig
+from orchestai.errors import FaultKind, InfrastructureError, UnbilledError, UserError
 from orchestai.workers import openai_api
 from orchestai.workers.api_faults import PassingError, retry_after
 from orchestai.workers.base import WorkerError
 from orchestai.workers.generation import Cached, Prompt, SamplingParams
 from orchestai.workers.openai_api import LONGEST_WAIT_S, OpenAIGenerator, wait_s
+from orchestai.workers.prices import Prices
 from support.models.chat_server import ChatServer, Reply, chat, error, serving
 
 PROMPT = Prompt((("system", "be brief"), ("user", "hello")), prefill="def f")
@@ -166,6 +168,33 @@ async def test_tokens_that_a_server_does_not_count_are_counted_here(server: Chat
     await generator.close()
 
 
+async def test_tokens_of_a_cache_cost_what_is_said_of_them(server: ChatServer) -> None:
+    details = {"prompt_tokens_details": {"cached_tokens": 64}}
+    server.after = Reply(chat(usage={"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110, **details}))
+    generator = model(server.url)
+    usage = (await generator.generate(PROMPT, PARAMS, 0)).usage
+    await generator.close()
+    costs = [Prices(0.5, 1e4, 2e4, cached).paid(usage) for cached in (None, 0.0, 2e3)]
+    assert [round(paid.cost_usd, 9) for paid in costs] == [1.7, 1.06, 1.188]
+    with pytest.raises(ValueError, match="bounds the cost"):
+        WorkerConfig(kind="model", card="c", price_per_mtok_in_usd=1, price_per_mtok_cached_usd=2)
+
+
+async def test_a_check_fails_where_the_work_would(server: ChatServer) -> None:
+    page, absent = Reply(b"<!doctype html><html>"), Reply(b"no", 404)
+    passing = [
+        (Reply({"data": []}), absent),
+        (page, Reply(error("too short"), 400)),
+        (absent, Reply({}, 503)),
+    ]
+    for models, answers in [*passing, (page, absent), (absent, absent), (absent, Reply(error("a wrong key"), 401))]:
+        server.lists, server.after = {"/v1/models": models}, answers
+        generator = model(server.url)
+        with nullcontext() if (models, answers) in passing else pytest.raises(UserError):
+            await generator.check()
+        await generator.close()
+
+
 def test_the_wait_is_what_the_server_asks_for_within_a_bound() -> None:
     def waits(after_s: float | None, tries: int = 3) -> float:
         return wait_s(PassingError("rate_limit", "slow down", after_s), tries)
@@ -178,19 +207,11 @@ def test_the_wait_is_what_the_server_asks_for_within_a_bound() -> None:
     assert waits(None, 3000) <= LONGEST_WAIT_S, "two to this power is no number of seconds"
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"retry-after": "12"}, 12.0),
-        ({"retry-after": "12", "retry-after-ms": "250"}, 0.25),
-        ({"retry-after": "Wed, 21 Oct 2015 07:28:30 GMT"}, 30.0),
-        ({"retry-after": "Wed, 21 Oct 2015 07:28:30 -0000"}, 30.0),
-        ({"retry-after": "soon"}, None),
-        ({}, None),
-    ],
-)
-def test_retry_after_is_a_number_or_a_date(headers: dict[str, str], seconds: float | None) -> None:
-    assert retry_after(headers, now=datetime(2015, 10, 21, 7, 28, tzinfo=timezone.utc)) == seconds
+def test_retry_after_is_a_number_or_a_date() -> None:
+    now, half_past = datetime(2015, 10, 21, 7, 28, tzinfo=timezone.utc), "Wed, 21 Oct 2015 07:28:30"
+    asked = {"12": 12.0, f"{half_past} GMT": 30.0, f"{half_past} -0000": 30.0, "soon": None, "": None}
+    assert {said: retry_after({"retry-after": said}, now) for said in asked} == asked
+    assert retry_after({"retry-after": "12", "retry-after-ms": "250"}, now) == 0.25
 
 
 async def test_what_is_refused_by_name_is_left_out_at_once_and_from_then_on(server: ChatServer) -> None:

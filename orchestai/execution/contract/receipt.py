@@ -26,6 +26,7 @@ class AskedWorker(_Part):
     Attributes:
         reserved_usd: what it might have cost.
         spent_usd: what it was paid.
+        cached_tokens: of the prompt's, those that the server had read before.
         check: whether the node's own visible examples passed; None without any.
         why_next: why the next worker was asked, or nobody was; empty where this answer is the node's.
     """
@@ -35,6 +36,7 @@ class AskedWorker(_Part):
     spent_usd: float
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = Field(0, exclude_if=lambda tokens: not tokens)
     usage_estimated: bool
     latency_ms: float
     source: str
@@ -192,6 +194,7 @@ def _asked(result: SubtaskResult, place: int) -> AskedWorker:
         spent_usd=attempt.cost_usd,
         prompt_tokens=attempt.prompt_tokens,
         completion_tokens=attempt.completion_tokens,
+        cached_tokens=attempt.cached_tokens,
         usage_estimated=attempt.usage_estimated,
         latency_ms=attempt.latency_ms,
         source=attempt.source,

@@ -35,7 +35,7 @@ _FEWEST_WORDS = 3
 """With which a quotation begins."""
 _FIELDS = frozenset(Subtask.model_fields) - {"span"}
 _ASSIGNMENT = frozenset({"task_type", "worker", "fallback"})
-_DECODER = json.JSONDecoder(strict=False)
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=lambda pairs: _object(pairs))
 _OPENS = re.compile(r"\{|\[(?=\s*\{)")
 _STEP_WORDS = re.compile(r"(?<![\w\\])['\"“”]?instruction['\"“”]?\s*:")
 _FOREIGN = re.compile(
@@ -292,6 +292,8 @@ def _scan(text: str) -> tuple[list[Any], bool]:
     while position >= 0 and unreadable < _MOST_UNREADABLE:
         try:
             value, end = _DECODER.raw_decode(text, position)
+        except WorkflowError:
+            raise
         except (ValueError, RecursionError) as error:  # the former also for numbers that are too long to be read
             end, unreadable = position + 1, unreadable + 1
             following = text.find("{", end)
@@ -300,8 +302,7 @@ def _scan(text: str) -> tuple[list[Any], bool]:
             elif text[position] == "{" and _STEP_WORDS.search(text, end, following if following >= 0 else len(text)):
                 raise WorkflowError(f"step {len(loose) + 1} is no JSON: {error}") from None
         else:
-            entries = value.get("subtasks") if isinstance(value, dict) else value
-            if isinstance(entries, list) and any(map(_is_step, entries)):
+            if (entries := _steps(value)) is not None:
                 plan, loose = entries, []
             elif _is_step(value):
                 loose.append(value)
@@ -309,6 +310,23 @@ def _scan(text: str) -> tuple[list[Any], bool]:
     if plan is not None and loose:
         raise WorkflowError("after a whole plan there are further steps")
     return plan or loose, cut_off and plan is None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; raises `WorkflowError` where it says two things under one key."""
+    entry = dict(pairs)
+    if twice := next((key for key, value in pairs if entry[key] != value), None):
+        raise WorkflowError(f"an object has two values of {twice!r}")
+    return entry
+
+
+def _steps(value: Any) -> list[Any] | None:
+    """The list of steps that a value is, or holds under whatever name."""
+    if isinstance(value, dict) and "subtasks" not in value:
+        found = None if _is_step(value) else map(_steps, value.values())
+        return next((steps for steps in found or () if steps), None)
+    steps = value["subtasks"] if isinstance(value, dict) else value
+    return steps if isinstance(steps, list) and any(map(_is_step, steps)) else None
 
 
 def _opening(text: str, position: int) -> int:

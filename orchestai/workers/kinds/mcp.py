@@ -60,7 +60,7 @@ class McpServer:
         async def listed(client: Client) -> list[Tool]:
             page = await client.list_tools()
             tools, seen = page.tools, set[str]()
-            while page.next_cursor and page.next_cursor not in seen:
+            while page.next_cursor is not None and page.next_cursor not in seen:
                 seen.add(page.next_cursor)
                 page = await client.list_tools(cursor=page.next_cursor)
                 tools += page.tools
@@ -100,7 +100,7 @@ class McpServer:
 
     async def _asked(self, session: _Session, request: Callable[[Client], Awaitable[R]]) -> R:
         from mcp import MCPError
-        from mcp.types import CONNECTION_CLOSED, INVALID_PARAMS, REQUEST_TIMEOUT
+        from mcp.types import CONNECTION_CLOSED, INVALID_PARAMS, INVALID_REQUEST, REQUEST_TIMEOUT
 
         try:
             client = await session.client()
@@ -119,7 +119,7 @@ class McpServer:
         except MCPError as error:
             if error.code == CONNECTION_CLOSED:
                 raise session.dead() from error
-            if error.code == INVALID_PARAMS:
+            if error.code in (INVALID_PARAMS, INVALID_REQUEST):
                 raise WorkerError(self._said(str(error))) from error
             if error.code == REQUEST_TIMEOUT:
                 raise InfrastructureError("timeout", self._said("no answer in time")) from error

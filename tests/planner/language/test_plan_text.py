@@ -179,6 +179,9 @@ READ = {
     "keys without quotation marks": WHOLE.replace('"instruction"', "instruction").replace('"id"', "id"),
     "a list": f"[{ONE}, {TWO}, {THREE}]",
     "not closed": f"{BEGUN}{ONE}, {TWO}, {THREE}",
+    "another name": WHOLE.replace("subtasks", "steps"),
+    "within another object": f'{{"plan": {WHOLE}}}',
+    "a key twice, and the same": WHOLE.replace('"id": 2', '"id": 2, "id": 2'),
 }
 REFUSED = {
     "quotation marks in a text": f"{BEGUN}{ONE}, {TWO.replace('that', chr(34) + 'that' + chr(34))}, {THREE}]}}",
@@ -192,6 +195,8 @@ REFUSED = {
     "cut off before its instruction": f"{BEGUN}{ONE}, {TWO}, {THREE[:9]}",
     "a plan, and another step": f"{WHOLE}\n{THREE.replace('3', '4', 1)}",
     "a plan, and a broken one": f"{WHOLE}\n{BEGUN}{ONE}, {TWO.replace(': 2', ': two')}]}}",
+    "two instructions": WHOLE.replace('"id": 2', '"id": 2, "instruction": "do this"'),
+    "two lists of steps": f'{{"subtasks": [{ONE}], "subtasks": [{ONE}, {TWO}]}}',
     "an id twice": f"{BEGUN}{ONE}, {ONE}]}}",
     "a parent that is an object": WHOLE.replace("[1, 2]", '{"a": 1}'),
     "nothing": "I cannot plan that.",
