@@ -44,7 +44,7 @@ BUDGETS = {
     "workers": 3800,
     "rewards": 1100,
     "estimate": 800,
-    "execution": 3609,
+    "execution": 2700,
     "planner": 5600,
     "data": 2700,
     "training": 6000,
