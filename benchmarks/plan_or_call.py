@@ -40,7 +40,7 @@ ERRORS, CONFUSED, UNSEEN = (0.05, 0.2, 0.4), (1.0, 1.5), (0.0, 1.0)
 """Chance to err on a step; exponent of the number of steps asked for at once; share of errors that examples pass."""
 CASCADE = ("weak-1", "weak-2", "strong-1")
 SAMPLES = tuple(f"weak-{number}" for number in range(1, 9))
-_TASKS, _LONGER, _QUESTIONS = 40, 15, 40
+_TASKS, _LONGER, _QUESTIONS = 40, 15, 20
 _TOLD, _WRITTEN = 150, 60
 _KINDS = {"weak": (0.2e-6, 5.0, 1.0), "strong": (2e-6, 10.0, 0.25)}
 """US dollars per token, milliseconds per token that is written, and share of the weak one's errors."""
@@ -52,9 +52,11 @@ class ErringWorkers:
 
     Attributes:
         programs: gives the source that is right for a request and how many steps it is, or None.
+        task: id of the task that it is part of.
     """
 
     programs: Programs
+    task: str
     error: float
     confused: float
     unseen: float
@@ -68,7 +70,7 @@ class ErringWorkers:
             raise WorkerError(f"{request.instruction!r} is no step of this task")
         source, steps = found
         usd, pace, share = _KINDS[name.partition("-")[0]]
-        luck = Random(f"{name}/{request.instruction}")
+        luck = Random(f"{self.task}/{name}/{request.instruction}")
         if luck.random() >= (1 - share * self.error) ** (steps**self.confused):
             shown = request.examples if luck.random() < self.unseen else ()
             source = _wrong(request.signature.name, request.signature.parameters, shown)
@@ -154,9 +156,9 @@ async def measure(
     execution, found, samples = load_config().execution, dict[str, Values](), list[JudgedExecution]()
 
     async def one(task: Task, plan: Workflow) -> JudgedExecution:
-        return await JudgingExecutor(ErringWorkers(programs(task, plan), *setting), sandbox, execution).execute(
-            task, plan
-        )
+        return await JudgingExecutor(
+            ErringWorkers(programs(task, plan), task.task_id, *setting), sandbox, execution
+        ).execute(task, plan)
 
     for way, plans in ways.items():
         done = await asyncio.gather(*(one(task, plan) for task, plan in zip(tasks, plans, strict=True)))
