@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -59,9 +60,14 @@ def parse_calls(text: str, entry_point: str) -> tuple[Example, ...]:
     found = []
     for match in re.finditer(rf"(>>>[ \t]*)?(?<![\w.]){re.escape(entry_point)}\(", text):
         start = match.start() + len(match[1] or "")
-        call = _call_at(text, start)
-        args = _arguments(call) if call else None
-        if args is None:
+        call = args = None
+        for closing in re.finditer(r"\)", text[start : start + 4000]):
+            call = text[start : start + closing.end()]
+            with suppress(SyntaxError, ValueError):
+                parse_python(call, "eval")
+                args = _arguments(call)
+                break
+        if call is None or args is None:
             continue
         end = start + len(call)
         separator = (match[1] and _DOCTEST_RESULT.match(text, end)) or _CALL_RESULT.match(text, end)
@@ -134,18 +140,6 @@ def _arguments(call: str) -> tuple[str, ...] | None:
         return None
     sources = [ast.get_source_segment(call, argument) or "" for argument in node.args]
     return tuple(sources) if all(map(_is_literal, sources)) else None
-
-
-def _call_at(text: str, start: int) -> str:
-    """The call that starts at `start`, up to the parenthesis that closes it; empty if none does."""
-    for match in re.finditer(r"\)", text[start : start + 4000]):
-        source = text[start : start + match.end()]
-        try:
-            parse_python(source, "eval")
-        except (SyntaxError, ValueError):
-            continue
-        return source
-    return ""
 
 
 def _literal_at(text: str, start: int, is_said: bool) -> str:

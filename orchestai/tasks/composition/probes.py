@@ -93,21 +93,15 @@ def probe(composition: Composition, rng: Random, count: int = PROBES) -> list[Pr
     probes: dict[str, Probe] = {}
     for tried in range(count):
         value = sample(composition.kind, rng)
-        values = _bounded_values(composition, value)
-        if values is not None:
+        try:
+            values = tuple(composition.run(value))
+        except OutOfDomainError:
+            values = ()
+        if values and all(bounded(node.operation.output, v) for node, v in zip(composition.nodes, values, strict=True)):
             probes[repr(value)] = Probe(value, values)
         if tried == 3 and (len(probes) < 3 or _idle(composition, list(probes.values()))):
             return []
     return list(probes.values()) if len(probes) >= DEFINED * count else []
-
-
-def _bounded_values(composition: Composition, value: Value) -> tuple[Value, ...] | None:
-    try:
-        values = composition.run(value)
-    except OutOfDomainError:
-        return None
-    small = all(bounded(node.operation.output, v) for node, v in zip(composition.nodes, values, strict=True))
-    return tuple(values) if small else None
 
 
 def _idle(composition: Composition, probes: Sequence[Probe]) -> bool:
@@ -124,7 +118,8 @@ def matters(composition: Composition, probes: Sequence[Probe]) -> bool:
     """Whether every step varies, changes its argument, and shows in the result, on these probes.
 
     Refused are steps that mostly give the same value or the task's input, steps that can be skipped mostly unnoticed,
-    arguments whose value is mostly not needed, and results of which one is frequent.
+    arguments whose value is mostly not needed, and results of which one is frequent: skipping a step has to change the
+    result on 40 % of the probes, and taking a parent's value from another probe on 30 %.
     """
     count = len(probes)
     if not count or _most_common([p.result for p in probes]) > 0.3 * count:
@@ -134,29 +129,20 @@ def matters(composition: Composition, probes: Sequence[Probe]) -> bool:
             return False
         if sum(p.values[index] == p.value for p in probes) > 0.2 * count:
             return False
-    return all(
-        _skipping_shows(composition, probes, index, parent) and _argument_shows(composition, probes, index, parent)
-        for index, node in enumerate(composition.nodes)
-        for parent in node.parents
-    )
-
-
-def _skipping_shows(composition: Composition, probes: Sequence[Probe], index: int, parent: int) -> bool:
-    """Whether the result changes, on 40 % of the probes, when a node hands on the value of a parent of its own kind."""
-    if composition.kind_of(parent) != composition.kind_of(index):
-        return True
-    changed = sum(_changes(composition, p, index, _argument(p, parent)) for p in probes)
-    return changed >= 0.4 * len(probes)
-
-
-def _argument_shows(composition: Composition, probes: Sequence[Probe], index: int, parent: int) -> bool:
-    """Whether the result changes, on 30 % of the probes, when a node takes a parent's value from another probe."""
-    node = composition.nodes[index]
-    changed = 0
-    for p, other in zip(probes, [*probes[1:], probes[0]], strict=True):
-        args = [_argument(other if source == parent else p, source) for source in node.parents]
-        changed += not node.operation.domain(*args) or _changes(composition, p, index, node.operation.function(*args))
-    return changed >= 0.3 * len(probes)
+    for index, node in enumerate(composition.nodes):
+        for parent in node.parents:
+            if composition.kind_of(parent) == composition.kind_of(index):  # what if it hands on its parent's value?
+                skipped = sum(_changes(composition, p, index, _argument(p, parent)) for p in probes)
+                if skipped < 0.4 * count:
+                    return False
+            changed = 0
+            for p, other in zip(probes, [*probes[1:], probes[0]], strict=True):  # what if that is another probe's?
+                args = [_argument(other if source == parent else p, source) for source in node.parents]
+                undefined = not node.operation.domain(*args)
+                changed += undefined or _changes(composition, p, index, node.operation.function(*args))
+            if changed < 0.3 * count:
+                return False
+    return True
 
 
 def _changes(composition: Composition, probe: Probe, index: int, value: Value) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from functools import cache
 from random import Random
 
@@ -11,7 +11,7 @@ import networkx as nx
 from orchestai.tasks.composition.generate import OPERATIONS, SPLITS, bucket
 from orchestai.tasks.composition.graph import INPUT, Composition, Node
 from orchestai.tasks.composition.instructions import PARAMETERS, word
-from orchestai.tasks.composition.operation import Kind, Operation
+from orchestai.tasks.composition.operation import Operation
 from orchestai.tasks.composition.probes import probe
 from orchestai.tasks.suite import Variation
 from orchestai.tasks.visible_examples import clean
@@ -42,9 +42,22 @@ def vary(plan: Workflow, usable: Container[str], held_out: Container[str], rng: 
     composition = recover(plan)
     if composition is None:
         return None
-    order = _another_order(composition, rng)
+    graph = nx.DiGraph()  # of steps that compute the same in any order of it: the arguments of a join keep theirs
+    graph.add_nodes_from(range(len(composition.nodes)))
+    for index, node in enumerate(composition.nodes):
+        graph.add_edges_from((parent, index) for parent in node.parents if parent != INPUT)
+        if not node.operation.commutative:
+            graph.add_edges_from(zip(node.parents, node.parents[1:], strict=False))
+    luck = [rng.random() for _ in composition.nodes]
+    order = list(nx.lexicographical_topological_sort(graph, key=luck.__getitem__))
     new_place = {old: new for new, old in enumerate(order)} | {INPUT: INPUT}
-    operations = _swap([composition.nodes[old].operation for old in order], usable, rng)
+    operations = [composition.nodes[old].operation for old in order]
+    for i, one in enumerate(operations):
+        kinds = one.inputs, one.output
+        others = [other for other in OPERATIONS if (other.inputs, other.output) == kinds and other not in operations]
+        others = [other for other in others if any(clean(p.span) in usable for p in other.phrasings)]
+        if others and rng.random() < SWAPPED:
+            operations[i] = rng.choice(others)
     nodes = [
         Node(operation, tuple(sorted(new_place[p] for p in composition.nodes[old].parents)))
         for operation, old in zip(operations, order, strict=True)
@@ -89,34 +102,6 @@ def recover(plan: Workflow) -> Composition | None:
     composition = Composition(kind, tuple(nodes))
     fits = all(tuple(map(composition.kind_of, node.parents)) == node.operation.inputs for node in nodes)
     return composition if fits and len(nodes) > 1 else None
-
-
-def _swap(operations: Sequence[Operation], usable: Container[str], rng: Random) -> list[Operation]:
-    """Some of the operations replaced by usable ones of the same kinds; none comes twice."""
-    swapped = list(operations)
-    for i, operation in enumerate(swapped):
-        others = [other for other in _exchangeable(operation.inputs, operation.output) if other not in swapped]
-        others = [other for other in others if any(clean(p.span) in usable for p in other.phrasings)]
-        if others and rng.random() < SWAPPED:
-            swapped[i] = rng.choice(others)
-    return swapped
-
-
-@cache
-def _exchangeable(inputs: tuple[Kind, ...], output: Kind) -> list[Operation]:
-    return [operation for operation in OPERATIONS if (operation.inputs, operation.output) == (inputs, output)]
-
-
-def _another_order(composition: Composition, rng: Random) -> list[int]:
-    """A random order of the steps that computes the same: parents first, and the arguments of a join in their order."""
-    graph = nx.DiGraph()
-    graph.add_nodes_from(range(len(composition.nodes)))
-    for index, node in enumerate(composition.nodes):
-        graph.add_edges_from((parent, index) for parent in node.parents if parent != INPUT)
-        if not node.operation.commutative:
-            graph.add_edges_from(zip(node.parents, node.parents[1:], strict=False))
-    luck = [rng.random() for _ in composition.nodes]
-    return list(nx.lexicographical_topological_sort(graph, key=luck.__getitem__))
 
 
 @cache
