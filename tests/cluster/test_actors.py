@@ -15,7 +15,7 @@ from orchestai.errors import UserError
 
 pytest.importorskip("ray")
 from orchestai.cluster import actors
-from orchestai.cluster.actors import ActorPool
+from orchestai.cluster.actors import ActorPool, actors_for
 
 HERE = version_of("orchestai")
 
@@ -93,3 +93,17 @@ def test_an_actor_of_another_version_than_this_process_is_refused_before_it_is_o
         pool(monkeypatch, 2, *others),
     ):
         pass
+
+
+def node(*, alive: bool = True, **resources: float) -> dict[str, Any]:
+    return {"Alive": alive, "Resources": resources}
+
+
+NODES = [node(CPU=16.0), node(CPU=3.0), node(CPU=64.0), node(alive=False, CPU=64.0)]
+
+
+@pytest.mark.parametrize(("cpus", "room"), [(1, 83), (2, 41), (32, 2), (100, 1)])
+def test_actors_are_as_many_as_nodes_have_cpus_for(monkeypatch: pytest.MonkeyPatch, cpus: int, room: int) -> None:
+    monkeypatch.setattr(actors.ray, "nodes", lambda: NODES)
+    assert actors_for(None, cpus) == room
+    assert actors_for(7, cpus) == 7

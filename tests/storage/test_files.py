@@ -79,26 +79,6 @@ def test_what_is_damaged_counts_as_absent(tmp_path, caplog):
     assert "damaged" in caplog.text
 
 
-def test_several_processes_write_and_read_the_same_keys(tmp_path):
-    """Each sees whole contents or nothing, while others replace and remove the files under its hands."""
-    program = """
-import sys
-from pathlib import Path
-from orchestai.storage.byte_store import ByteStore
-store = ByteStore(Path(sys.argv[1]), 100_000)
-for turn in range(200):
-    key = str(turn % 40)
-    found = store.load(key)
-    assert found in (None, key.encode() * 600), found
-    store.save(key, key.encode() * 600)
-"""
-    command = [sys.executable, "-c", program, str(tmp_path)]
-    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    said = [process.communicate(timeout=120)[1] for process in running]
-    assert said == [""] * 3
-    assert [process.returncode for process in running] == [0] * 3
-
-
 # One process writes into a folder at a time; a second one is told whose it is, and a dead one holds nothing.
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import date, timedelta
 from fractions import Fraction
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain
 from typing import Any
 
@@ -18,7 +18,7 @@ from dateutil.relativedelta import relativedelta
 from lark import Discard, Token
 
 from orchestai.workers.base import ImpossibleError, WorkerError
-from orchestai.workers.tools.everyday.language import PERCENT, Quantity
+from orchestai.workers.tools.everyday.language import PERCENT, Quantity, Unit
 
 ASIDE, HERE = "\ue000", "\ue002"
 """Stand in the words for a text that the request gives, and for what they are about."""
@@ -201,8 +201,9 @@ STORIES: dict[str, Callable[..., Quantity]] = {
     "how_often": lambda r, small, large: number_of(math.floor(large.over(small).number)),
     "add": lambda r, one, other: one.plus(other),
     "subtract": lambda r, one, other: one.plus(other, -1),
-    "distance": lambda r, one, other: r.absolute(one.plus(other, -1)),
+    "distance": lambda r, one, other: STORIES["absolute"](r, one.plus(other, -1)),
     "negate": lambda r, one: one.times(-1),
+    "absolute": lambda r, one: one.times(-1 if one.amount < 0 else 1),
     "square": lambda r, one: r.power(one, number_of(2)),
     "cube": lambda r, one: r.power(one, number_of(3)),
     "square_root": lambda r, one: r.root(2, one),
@@ -241,7 +242,9 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "one": lambda r, unit: r.measure_of(number_of(1), unit),
     "quantity": lambda r, *parts: total(*parts),
     "noun": lambda r, thing: re.sub(r"(?:e[ns]?|[ns])$", "", thing.lower()),
-    "counted": lambda r, number, thing, *_: r.so_many(number, thing),
+    "counted": lambda r, number, thing, *_: Quantity(
+        number.number, (Unit("", MEANINGS["noun"](r, thing), Fraction(1), Fraction(0), "", ""),)
+    ),
     "given": lambda r: r.given_quantity(),
     "it_as_number": lambda r, _: r.given_quantity(),
     "series": lambda r, *parts: list(parts),
@@ -290,6 +293,13 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "on_lines": lambda r, *parts: "\n".join(r.split_up(*parts)),
     "split": lambda r, *parts: ", ".join(r.split_up(*parts)),
     "count": lambda r, kind, text=None: str(len(pieces_of(kind, r.the(text)))),
+    "tally": lambda r, piece: partial(MEANINGS["count" if piece in PIECES else "occurrences"], r, piece),
+    "frequencies": lambda r, text=None: ", ".join(
+        f"{letter}: {times}" for letter, times in Counter(pieces_of("LETTERS", r.the(text).lower())).items()
+    ),
+    "only": lambda r, kind, text=None: ("" if kind in ("LETTERS", "DIGITS", "CAPITALS") else ", ").join(
+        pieces_of(kind, r.the(text))
+    ),
     "count_different": lambda r, kind, text: str(len({piece.lower() for piece in pieces_of(kind, text)})),
     "occurrences": lambda r, piece, text=None: str(r.the(text).lower().count(piece.lower())),
     "word_occurrences": lambda r, piece, text=None: str(

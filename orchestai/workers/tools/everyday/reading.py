@@ -23,7 +23,7 @@ from lark.exceptions import VisitError
 from text_to_num import text2num
 
 from orchestai.workers.base import ImpossibleError, WorkerCard, WorkerError
-from orchestai.workers.tools.everyday.language import Language, Quantity, Unit, rounded
+from orchestai.workers.tools.everyday.language import Language, Quantity, rounded
 from orchestai.workers.tools.everyday.meaning import (
     ASIDE,
     CHANGES,
@@ -245,10 +245,6 @@ class Reading(Transformer[Token, Any]):
             raise WorkerError("no price has so many cents")
         return Quantity(whole + sum(cents, Fraction(0)) / 100, self.language.units(first_of(parts, Token)))
 
-    def so_many(self, number: Quantity, thing: Token) -> Quantity:
-        """So many things, which are not to be added to others."""
-        return Quantity(number.number, (Unit("", MEANINGS["noun"](self, thing), Fraction(1), Fraction(0), "", ""),))
-
     def series_it(self, _: Token) -> list[Quantity]:
         self.used_given = True
         return [self._read(text, "sum") for given in self._texts() for text in re.split(r"[;\n]|, ", given)]
@@ -280,9 +276,6 @@ class Reading(Transformer[Token, Any]):
                     base = one.amount * own.factor / (other.amount * others.factor * _LITERS.get(dimension, 1))
                     return Quantity(base / unit.factor, (unit,))
         raise WorkerError("what these measures give together is not known")
-
-    def absolute(self, one: Quantity) -> Quantity:
-        return one.times(-1) if one.amount < 0 else one
 
     def power(self, base: Quantity, exponent: Quantity) -> Quantity:
         if abs(exponent.number) > LARGEST_POWER or abs(base.number) > 10**12:
@@ -464,16 +457,9 @@ class Reading(Transformer[Token, Any]):
             raise WorkerError(f"the text has no {piece!r}")
         return str(place + 1)
 
-    def frequencies(self, text: str | None = None) -> str:
-        counts = Counter(pieces_of("LETTERS", self.the(text).lower()))
-        return ", ".join(f"{letter}: {times}" for letter, times in counts.items())
-
     def commonest(self, *parts: Token | str) -> str:
         counts = Counter(pieces_of("LETTERS", self.the(first_of(parts, str)).lower()))
         return ", ".join(letter for letter, times in counts.items() if times == max(counts.values()))
-
-    def tally(self, piece: str) -> Callable[[str], str]:
-        return lambda text: MEANINGS["count" if piece in PIECES else "occurrences"](self, piece, text)
 
     def count_all(self, *parts: str | Callable[[str], str]) -> str:
         text = self.the(first_of(parts, str))
@@ -498,9 +484,6 @@ class Reading(Transformer[Token, Any]):
     def without(self, kind: str, text: str | None = None) -> str:
         kept = re.sub(PIECES[kind], "", self.the(text), flags=re.IGNORECASE)
         return kept if kind == "SPACES" else re.sub(r" {2,}", " ", kept).strip()
-
-    def only(self, kind: str, text: str | None = None) -> str:
-        return ("" if kind in ("LETTERS", "DIGITS", "CAPITALS") else ", ").join(pieces_of(kind, self.the(text)))
 
     def replace(self, old: str, new: str, text: str | None = None) -> str:
         if old not in (whole := self.the(text)):
