@@ -59,7 +59,7 @@ CEILINGS = {
     "the rest": 2210,
     "config": 1687,
     "storage cluster threads text": 1672,
-    "workers": 6111,
+    "workers": 6104,
     "estimate": 1762,
     "execution": 3609,
     "planner": 6590,
@@ -68,9 +68,9 @@ CEILINGS = {
     "agents": 4523,
     "evaluation": 4001,
     "report launch cli": 4217,
-    "functions per 1,000 code lines": 100,
+    "functions per 1,000 code lines": 99,
     "configuration keys": 252,
-    "test lines": 29950,
+    "test lines": 29800,
 }
 
 
