@@ -350,7 +350,7 @@ class OutcomeTable:
         """sha256 of all that the table says, as 16 hexadecimal digits; its name and what was left out do not count."""
         texts = [self.ids, self.texts, self.task_types, self.workers, self.replies, *sorted(self.cards.items())]
         digest = hashlib.sha256(repr(texts).encode())
-        for values in (self.score, self.cost_usd, self.latency_s, self.tokens):
+        for values in (getattr(self, name) for name in MEASURES):
             digest.update(np.where(np.isnan(values), -1.0, values).tobytes())
         return digest.hexdigest()[:16]
 
@@ -367,10 +367,7 @@ class OutcomeTable:
             ids=tuple(self.ids[row] for row in rows),
             texts=tuple(self.texts[row] for row in rows),
             task_types=tuple(self.task_types[row] for row in rows),
-            score=self.score[rows],
-            cost_usd=self.cost_usd[rows],
-            latency_s=self.latency_s[rows],
-            tokens=self.tokens[rows],
+            **{name: getattr(self, name)[rows] for name in MEASURES},
             replies=None if self.replies is None else tuple(self.replies[row] for row in rows),
         )
 
@@ -392,10 +389,7 @@ class OutcomeTable:
             self,
             workers=tuple(workers),
             cards={worker: self.cards[worker] for worker in workers if worker in self.cards},
-            score=self.score[:, columns],
-            cost_usd=self.cost_usd[:, columns],
-            latency_s=self.latency_s[:, columns],
-            tokens=self.tokens[:, columns],
+            **{name: getattr(self, name)[:, columns] for name in MEASURES},
             replies=None if replies is None else tuple(tuple(row[column] for column in columns) for row in replies),
         )
 
