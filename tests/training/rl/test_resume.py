@@ -168,8 +168,8 @@ def test_a_run_goes_on_with_another_threshold_of_confidence(tmp_path: Path) -> N
     def noted(**planner: Any) -> dict[str, Any]:
         return identity({"planner": {"d_model": 48, **planner}}, bandit.settings(), [], [])
 
-    now = noted(min_confidence=0.9, fallback=[])
-    assert now == noted(min_confidence=0.5, fallback=["whole"])
+    now = noted(min_confidence=0.9)
+    assert now == noted(min_confidence=0.5)
     save_state(tmp_path / "state.pt", Position(), {}, now)
     assert load_state(tmp_path / "state.pt", now)[0] == Position()
     with pytest.raises(UserError, match=r"planner\.d_model"):
