@@ -118,7 +118,7 @@ async def find_models(urls: Sequence[str], key_envs: Sequence[str], names: Seque
     for server, its in listed.items():
         able = list(dict.fromkeys(model for model in chosen if model.server == server))
         if not able:
-            able = [model for model in its if model.chats]
+            able = list(dict.fromkeys(model for model in its if model.chats))
             if not able:
                 raise UserError(
                     f"--server {server.url}: lists no model that could answer; load one there, or name one with --model"

@@ -238,7 +238,7 @@ def _read_csv(path: Path, separators: str) -> list[tuple[str, Record]]:
             names = _QUOTED.sub("", _first_record(file))
             file.seek(0)
             reader = csv.reader(file, delimiter=max(separators, key=names.count), strict=True, skipinitialspace=True)
-            header = [name.strip() for name in next(reader, [])]
+            header = [name.strip() for name in next((cells for cells in reader if any(map(str.strip, cells))), [])]
             if twice := next((name for name in header if name and header.count(name) > 1), None):
                 raise UserError(f"{where}: two columns are called {twice!r}; rename or remove one")
             where = f"{path}, line {reader.line_num + 1}"
@@ -269,7 +269,7 @@ def _first_record(file: TextIO) -> str:
     for line in file:
         lines.append(line)
         quotes += line.count('"')
-        if quotes % 2 == 0:
+        if quotes % 2 == 0 and line.strip():
             break
     return "".join(lines)
 

@@ -145,7 +145,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     try:
         if milliseconds := headers.get("retry-after-ms"):
             return float(milliseconds) / 1000 if re.fullmatch(r"\d+(\.\d+)?", milliseconds) else None
-        text = headers.get("retry-after", "")
+        text = headers.get("retry-after", "").strip()
         if re.fullmatch(r"\d+(\.\d+)?", text):
             return float(text)
         asked = parsedate_to_datetime(text)

@@ -13,6 +13,7 @@ import pytest
 
 from orchestai.sandbox import Limits, Program, Sandbox
 from orchestai.sandbox.bubblewrap import Bubblewrap
+from orchestai.sandbox.inside.jail import processes
 from orchestai.sandbox.inside.jail.shares import Shares
 from orchestai.sandbox.levels import find_namespaces
 
@@ -159,3 +160,14 @@ def test_a_program_is_watched_while_it_is_not_known_why_the_tests_process_ended(
     tests = "import unittest\nclass T(unittest.TestCase):\n    def test(self): task_func()"
     with Sandbox(1, Limits(memory_mb=100)) as sandbox:
         assert sandbox.run(Program(LEAVES_ITS_TESTS, tests)).status == "memory"
+
+
+def test_threads_that_take_turns_lose_no_time_to_others() -> None:
+    """Of two that hold the interpreter by turns, each waits for a core while the other sleeps."""
+    before = processes.Schedule({}, 0.0, 0.0)
+    turns = processes.Schedule({1: (10**7, 0), 2: (35 * 10**7, 26 * 10**8), 3: (35 * 10**7, 26 * 10**8)}, 0.71, 6.0)
+    assert processes.waited_s([1], before, turns) == pytest.approx(5.2)
+    sleeper = processes.Schedule({1: (10**7, 10**7)}, 0.01, 6.0)
+    assert processes.waited_s([1], before, sleeper) == pytest.approx(0.01)
+    crowd = processes.Schedule(dict.fromkeys(range(1, 13), (10**9, 5 * 10**9)), 12.0, 6.0)
+    assert processes.waited_s([1], before, crowd) == 0, "their own crowd is nobody else's"

@@ -54,7 +54,7 @@ def test_fields_have_their_own_names_unless_mapped_and_a_tasks_scorer_stands(tmp
     assert second.wants_program
     assert "self" in second.test
     assert (second.entry_point, second.parameters, second.split) == ("double", ("n",), "test")
-    (tmp_path / "index.csv").write_text(",instruction,answers\nx,a,1\nx,b,2\n")
+    (tmp_path / "index.csv").write_text("\n \n,instruction,answers\nx,a,1\nx,b,2\n")
     assert [task.task_id for task in tasks(tmp_path / "index.csv", {})] == ["index/1", "index/2"]
 
 

@@ -126,6 +126,7 @@ HEADERS = {
     "its length twice": f"content-length: {len(J)}\r\n" * 2,
     "a length that is too small": f"content-length: {len(J)}\r\n",
     "two encodings": f"content-encoding: gzip, gzip\r\ncontent-length: {len(GZIPPED_TWICE)}\r\n",
+    "two encodings, apart": "content-encoding: gzip\r\n" * 2 + f"content-length: {len(GZIPPED_TWICE)}\r\n",
     "an encoding that it has not": f"content-encoding: br\r\ncontent-length: {len(J)}\r\n",
 }
 """What real gateways send, and OpenAI's client reads."""
@@ -133,7 +134,11 @@ HEADERS = {
 
 @pytest.mark.parametrize("case", HEADERS)
 async def test_what_openais_client_reads_is_read(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    body = GZIPPED_TWICE if case == "two encodings" else J + b"\r\n\r\njunk" * (case == "a length that is too small")
+    body = (
+        GZIPPED_TWICE
+        if case.startswith("two encodings")
+        else J + b"\r\n\r\njunk" * (case == "a length that is too small")
+    )
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     monkeypatch.setenv("no_proxy", "*")
 

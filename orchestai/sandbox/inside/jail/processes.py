@@ -61,15 +61,17 @@ def schedule(pids: list[int]) -> Schedule:
 def waited_s(firsts: list[int], before: Schedule, now: Schedule) -> float:
     """Seconds for which a thread was ready to run but had no core, because of other processes than these.
 
-    `firsts` take turns, so what their first threads waited adds up.
+    `firsts` take turns, so what their first threads waited adds up. Threads of a program may take turns, too (one holds
+    the interpreter): what they waited adds up as far as they did not run.
     """
     total = max(0.0, now.cpu_s - before.cpu_s)
-    waits = {}
+    waits, every = {}, 0.0
     for thread, (ran, waited) in now.threads.items():
         ran_before, waited_before = before.threads.get(thread, (0, 0))
         own = min((waited - waited_before) / 1e9, now.at - before.at)
-        waits[thread] = max(0.0, own - max(0.0, total - (ran - ran_before) / 1e9))
-    return max(sum(waits.pop(pid, 0.0) for pid in firsts), *waits.values(), 0.0)
+        waits[thread], every = max(0.0, own - max(0.0, total - (ran - ran_before) / 1e9)), every + own
+    turns = min(every, now.at - before.at - total)
+    return max(sum(waits.pop(pid, 0.0) for pid in firsts), *waits.values(), turns, 0.0)
 
 
 class Usage(NamedTuple):
