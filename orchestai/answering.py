@@ -215,7 +215,7 @@ class Answering:
             planned = _planned(plan, contracted, planning, degraded)
             order.listen(planned)
             budget = RunBudget(contract, reservation, fitted.bounds)
-            terms = Terms(budget, clock.deadline, order.listen, order.pieces, checks_whole=True)
+            terms = Terms(budget, clock.deadline, order.listen, order.pieces, True, contracted.decide)
             running = self._runtime.executor.begin(task, fitted.workflow, terms=terms)
             begun = begun.model_copy(
                 update={

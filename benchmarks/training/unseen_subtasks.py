@@ -39,7 +39,7 @@ def main(config: Config, logs: Path) -> None:
     step = dict(zip(rows, steps, strict=True))
     tested = [place for place, row in enumerate(attempts.row.tolist()) if row in step]
     asked = [(step[int(attempts.row[place])], int(attempts.worker[place])) for place in tested]
-    expected = np.array([one.passes[worker] @ one.belief for one, worker in asked])
+    expected = np.array([one.passes[worker] for one, worker in asked])
     passed = attempts.passed[tested]
     print(f"{len(tested)} attempts at {len(rows)} subtasks; learned from {len(learned)} of {len(records)} executions")
     print(f"calibration error {expected_calibration_error(expected, passed):.3f}")

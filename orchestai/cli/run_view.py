@@ -14,7 +14,7 @@ from orchestai.config import Config, WorkersConfig
 from orchestai.config.workers import WHOLE_TOOLS
 from orchestai.execution.contract.receipt import AskedWorker, NodeReceipt, Receipt
 from orchestai.execution.events import AnswerChecked, NodeDone, NodeStarted, PlanReady, WorkerAsked
-from orchestai.execution.result import Attempt, SubtaskResult
+from orchestai.execution.result import CUT, Attempt, SubtaskResult
 from orchestai.orchestrator import Event, RunResult
 from orchestai.report.safe_text import visible
 from orchestai.workers.base import ImpossibleError
@@ -244,7 +244,9 @@ def _plan(ready: PlanReady) -> str:
 def _remarks(receipt: Receipt) -> list[str]:
     """What is not as planned: the workers of a contract, another planner, a part of the answer."""
     degraded = [f"asked the best single worker, since {receipt.degraded}"] if receipt.degraded else []
-    partial = ["the deadline came before all steps were done"] if receipt.status == "partial" else []
+    late = "the deadline came before all steps were done"
+    cut = any(asked.why_next == CUT for node in receipt.nodes for asked in node.asked)
+    partial = [CUT if cut else late] if receipt.status == "partial" else []
     if receipt.does_as_shown is False:  # of a single step `doubts` says it
         partial = ["the program is wrong: nothing that was written does what the example shows"][
             : len(receipt.nodes) - 1

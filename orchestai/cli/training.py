@@ -230,7 +230,7 @@ def prepare_table(
     from orchestai.config import load_config
     from orchestai.data.prepare_table import prepare_table as run_preparation
     from orchestai.data.prepare_table import refuse_overwriting
-    from orchestai.estimate.pool_estimate import FEWEST
+    from orchestai.estimate.attempts import FEWEST
     from orchestai.storage import artifacts
 
     refuse_overwriting(output, [*table, config])

@@ -20,9 +20,10 @@ from orchestai.data.prepare_plans import read_plans
 from orchestai.data.readers import READERS
 from orchestai.data.training_file import Rewards, TrainingExample, save_training_data
 from orchestai.errors import UserError, first_problem
-from orchestai.estimate.attempts import WHOLE, PlannedStep, Rows, StepAttempts, Values
+from orchestai.estimate.answers import AnswerJudge, Verdicts, fit_answer_judge
+from orchestai.estimate.attempts import FEWEST, WHOLE, PlannedStep, Rows, StepAttempts, Values
 from orchestai.estimate.plan_options import plan_options
-from orchestai.estimate.pool_estimate import FEWEST, PoolEstimate, fit_pool_estimate
+from orchestai.estimate.pool_estimate import PoolEstimate, fit_pool_estimate
 from orchestai.execution.log import read_log
 from orchestai.execution.record import ExecutionRecord, SubtaskRecord, measured_in
 from orchestai.execution.result import Attempt
@@ -397,7 +398,33 @@ def fit_estimate(records: Sequence[ExecutionRecord], config: Config) -> PoolEsti
     attempts = step_attempts(records, worker_cards(config.workers))
     if len(attempts.succeeded) < FEWEST:
         return None
-    return fit_pool_estimate(attempts, sentence_embedder(open_encoder(MAX_SENTENCE_TOKENS))(attempts.texts))
+    estimate = fit_pool_estimate(attempts, sentence_embedder(open_encoder(MAX_SENTENCE_TOKENS))(attempts.texts))
+    return None if estimate is None else replace(estimate, judge=_judge(records, estimate.workers))
+
+
+def _judge(records: Sequence[ExecutionRecord], workers: Sequence[str]) -> AnswerJudge | None:
+    """What the answers to whole tasks say that were judged, or say the same as one that was, in so many words."""
+    place = {name: number for number, name in enumerate(workers)}
+    found: dict[str, dict[str, tuple[Attempt, float]]] = {}
+    for record in records:
+        if record.outcome != "scored" or len(record.subtasks) != 1 or record.tests_total or record.in_dialogue:
+            continue
+        [step] = record.subtasks
+        kept = next((one for one in step.attempts if one.worker == step.answered_by and one.error is None), None)
+        if kept is not None and type_of(step, record.instruction) == WHOLE:
+            own = found.setdefault(step.instruction, {})
+            for one in step.attempts:
+                if one.error is None and one.answer == kept.answer and one.worker in place:
+                    own.setdefault(one.worker, (one, float(record.success)))
+    shape = len(found), len(workers)
+    right, cost, refused = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+    replies: list[list[str | None]] = [[None] * len(workers) for _ in found]
+    for row, own in enumerate(found.values()):
+        for name, (one, success) in own.items():
+            column = place[name]
+            right[row, column], cost[row, column], replies[row][column] = success, one.cost_usd, one.answer
+            refused[row, column] = one.passed_check is False or one.truncated
+    return fit_answer_judge(list(found), (WHOLE,) * len(found), replies, Verdicts(right, cost), refused)
 
 
 def step_attempts(records: Sequence[ExecutionRecord], cards: Sequence[WorkerCard]) -> StepAttempts:
@@ -420,9 +447,9 @@ def step_attempts(records: Sequence[ExecutionRecord], cards: Sequence[WorkerCard
             attempts += [(number, step, place[attempt.worker], attempt) for attempt in subtask.attempts]
         planned.append(tuple(steps))
     execution, row, worker = (np.array([one[i] for one in attempts], dtype=np.intp) for i in range(3))
-    passed = np.array([_passed(attempt) for *_, attempt in attempts], dtype=bool)
+    passed = np.array([attempt.accepted for *_, attempt in attempts], dtype=bool)
     succeeded = np.array([record.success for record in judged], dtype=bool)
-    complete = np.array([all(any(map(_passed, s.attempts)) for s in record.subtasks) for record in judged], dtype=bool)
+    complete = np.array([all(any(a.accepted for a in s.attempts) for s in one.subtasks) for one in judged], dtype=bool)
     types = [task_type for _, task_type in rows]
     return StepAttempts(
         workers=tuple(place),
@@ -488,7 +515,3 @@ def _right(
         cell=cell, execution=execution, succeeded=succeeded, usual=rates[parents], imagined=_IMAGINED
     )
     return right
-
-
-def _passed(attempt: Attempt) -> bool:
-    return attempt.error is None and attempt.passed_check is not False

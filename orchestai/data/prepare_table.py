@@ -6,7 +6,7 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from orchestai.data.outcome_table import MEASURES, OutcomeTable, Values, nan_mea
 from orchestai.data.prepare import FOR_TESTS
 from orchestai.data.training_file import TrainingExample, meta_path, save_training_data
 from orchestai.errors import UserError
+from orchestai.estimate.answers import Verdicts, fit_answer_judge
 from orchestai.estimate.attempts import WHOLE, StepAttempts
-from orchestai.estimate.pool_estimate import PoolEstimate, fit_pool_estimate
+from orchestai.estimate.pool_estimate import PoolEstimate, fit_pool_estimate, kinds_of
 from orchestai.estimate.success import group_folds
 from orchestai.execution.reward import typical
 from orchestai.planner.checkpoint import write_estimate
@@ -74,7 +75,14 @@ def table_estimate(
     attempts = table_attempts(table, prices, visible)
     folds = group_folds(attempts.groups, 0)[attempts.row]
     kinds = table.task_types if len(set(table.task_types)) > 1 else ()
-    return fit_pool_estimate(attempts, query_features(table.texts, cache_dir), kinds=kinds, folds=folds)
+    features = query_features(table.texts, cache_dir)
+    estimate = fit_pool_estimate(attempts, features, kinds=kinds, folds=folds)
+    if estimate is None or table.replies is None:
+        return estimate
+    types = kinds_of(features, features, kinds, attempts.groups) if kinds else (WHOLE,) * len(table)
+    verdicts = Verdicts(table.score, table.cost_usd)
+    judge = fit_answer_judge(table.texts, types, table.replies, verdicts, None if visible is None else visible == 0)
+    return replace(estimate, judge=judge)
 
 
 def table_attempts(table: OutcomeTable, prices: Values, visible: Values | None = None) -> StepAttempts:

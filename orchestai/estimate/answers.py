@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations, product
-from typing import Final, TypeAlias
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestai.estimate.attempts import Rows, Values
+from orchestai.estimate.attempts import FEWEST, Rows, Values
 from orchestai.estimate.calibration import Calibration, logit
-from orchestai.estimate.comparators import NONE, REFUSED, Comparator
+from orchestai.estimate.comparators import COMPARATORS, NONE, REFUSED, Comparator, find_comparator
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,17 +44,23 @@ class SeenAnswers:
         task_types: Sequence[str],
         replies: Sequence[Sequence[str | None]],
         compare: Comparator,
+        refused: NDArray[np.bool_] | None = None,
     ) -> SeenAnswers:
-        """Compare the replies to each query; where there is none, none was given."""
+        """Compare the replies to each query; where there is none, none was given.
+
+        Args:
+            refused: (queries, workers) where a check or the end of the tokens speaks against a reply.
+        """
         names, types = np.unique(task_types, return_inverse=True)
-        kinds = {NONE: 0}
+        kinds = {NONE: 0, REFUSED: 1}
         same, shown = np.zeros((2, len(queries), len(replies[0])), dtype=np.intp)
         for row, (query, own) in enumerate(zip(queries, replies, strict=True)):
             keys: dict[object, int] = {}
             for worker, reply in enumerate(own):
                 answer = compare(query, reply or "")
                 same[row, worker] = keys.setdefault(answer.key, len(keys))
-                shown[row, worker] = kinds.setdefault(answer.shown, len(kinds))
+                fits = refused is None or not refused[row, worker]
+                shown[row, worker] = kinds.setdefault(answer.shown if fits else REFUSED, len(kinds))
         return cls(same, shown, types, tuple(kinds), tuple(names.tolist()))
 
     def take(self, rows: Rows) -> SeenAnswers:
@@ -88,44 +94,6 @@ class Decisions:
         return verdicts.right[rows, self.worker], (self.asked * verdicts.cost_usd).sum(axis=1)
 
 
-def _decisions(order: Rows, place: Rows, count: Rows, workers: int, probability: Values | None = None) -> Decisions:
-    """The answer at `place` of the order, (queries,), where its first `count`, (queries,), were asked."""
-    asked = np.zeros((len(place), workers), dtype=bool)
-    asked[:, order] = np.arange(len(order)) < count[:, None]
-    return Decisions(order[place], asked, np.full(len(place), np.nan) if probability is None else probability)
-
-
-@dataclass(frozen=True, eq=False)
-class UntilFit:
-    """Ask until an answer is of a kind that is accepted; of one worker, whatever it answers."""
-
-    order: Rows
-    refused: frozenset[int] = frozenset()
-
-    def decide(self, answers: SeenAnswers) -> Decisions:
-        """The first answer that is accepted, else the first of all."""
-        fits = ~np.isin(answers.shown[:, self.order], list(self.refused))
-        count = np.where(fits.any(axis=1), fits.argmax(axis=1) + 1, len(self.order))
-        return _decisions(self.order, fits.argmax(axis=1), count, answers.same.shape[1])
-
-
-@dataclass(frozen=True, eq=False)
-class UntilTwoAgree:
-    """Ask until two say the same."""
-
-    order: Rows
-
-    def decide(self, answers: SeenAnswers) -> Decisions:
-        """What the first two say that agree, else the first answer."""
-        same = answers.same[:, self.order]
-        place, count = np.zeros(len(same), dtype=np.intp), np.full(len(same), len(self.order))
-        for last in range(len(self.order) - 1, 0, -1):
-            agrees = same[:, :last] == same[:, last : last + 1]
-            place = np.where(agrees.any(axis=1), agrees.argmax(axis=1), place)
-            count = np.where(agrees.any(axis=1), last + 1, count)
-        return _decisions(self.order, place, count, answers.same.shape[1])
-
-
 _FURTHER: Final = 1.5
 """Log odds that a second worker's answer, if it is wrong, is not the same wrong one."""
 _PSEUDO: Final = 3.0
@@ -157,12 +125,12 @@ class Judge:
 
     @classmethod
     def learn(cls, answers: SeenAnswers, right: Values, *, by_kind: bool = True) -> Judge:
-        """Count, of these queries."""
-        shape = (right.shape[1], len(answers.task_types), len(answers.kinds))
+        """Count the verdicts on these queries, NaN where there is none; what is of no known type or kind comes last."""
+        shape = (right.shape[1], len(answers.task_types) + 1, len(answers.kinds) + 1)
         places = np.arange(shape[0]), answers.types[:, None], answers.shown * by_kind
         given, good = np.zeros(shape), np.zeros(shape)
-        np.add.at(given, places, 1)
-        np.add.at(good, places, right)
+        np.add.at(given, places, np.isfinite(right))
+        np.add.at(good, places, np.nan_to_num(right))
         return cls(given, good, by_kind)
 
     def votes(self, answers: SeenAnswers, learned: Values | None = None) -> Values:
@@ -192,26 +160,68 @@ class Judge:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
-    """Ask in an order until the judge is sure enough of an answer."""
+class Way:
+    """Ask workers in an order, and after each answer stop or go on, by what the answers so far show.
 
-    judge: Judge
+    Attributes:
+        stop: at an answer that `fits`, not of a refused kind; where two `agree`; or where the judge is `sure`.
+        refused: kinds that do not fit.
+        judge: says how probably answers are right; None: nobody knows, unless it is `sure`.
+        threshold: of the judge's probability.
+    """
+
     order: Rows
-    threshold: float
+    stop: Literal["fits", "agree", "sure"] = "fits"
+    refused: tuple[int, ...] = ()
+    judge: Judge | None = None
+    threshold: float = 0.0
     calibration: Calibration = field(default_factory=Calibration)
 
+    def step(
+        self, answers: SeenAnswers, asked: Rows, votes: Values | None = None
+    ) -> tuple[Rows, NDArray[np.bool_], Values]:
+        """What is decided after these workers' answers: (queries,) each.
+
+        Args:
+            asked: in the order in which they were; what the others say is not looked at.
+            votes: the judge's, if they are at hand.
+
+        Returns:
+            The place among `asked` of the answer that is given, whether to stop, and how probably it is right.
+        """
+        same, rows = answers.same[:, asked], np.arange(len(answers.same))
+        place, probability = np.zeros(len(rows), dtype=np.intp), np.full(len(rows), np.nan)
+        chances = np.zeros(same.shape)
+        if self.judge is not None:
+            votes = (self.judge.votes(answers) if votes is None else votes)[:, asked]
+            chances = _posterior(same, votes)
+        if self.stop == "sure":
+            assert votes is not None
+            place, done = (chances + 1e-9 * votes).argmax(axis=1), chances.max(axis=1) >= self.threshold
+        elif self.stop == "agree":
+            place = (same == same[:, -1:]).argmax(axis=1)
+            done = place < same.shape[1] - 1
+            place = np.where(done, place, 0)
+        else:
+            fits = ~np.isin(answers.shown[:, asked], self.refused)
+            place, done = fits.argmax(axis=1), fits.any(axis=1)
+        if self.judge is not None:
+            probability = self.calibration.apply(chances[rows, place])
+        return place, done, probability
+
     def decide(self, answers: SeenAnswers, votes: Values | None = None) -> Decisions:
-        """The likeliest answer of those asked for; `votes` are the judge's, if they are at hand."""
-        same = answers.same[:, self.order]
-        votes = (self.judge.votes(answers) if votes is None else votes)[:, self.order]
-        place, count = np.zeros((2, len(same)), dtype=np.intp)
-        probability = np.zeros(len(same))
-        for asked in range(1, len(self.order) + 1):
-            going = probability < self.threshold
-            chances = _posterior(same[going, :asked], votes[going, :asked])
-            likeliest = (chances + 1e-9 * votes[going, :asked]).argmax(axis=1)
-            place[going], count[going], probability[going] = likeliest, asked, chances.max(axis=1)
-        return _decisions(self.order, place, count, answers.same.shape[1], self.calibration.apply(probability))
+        """What is decided of each query in the end."""
+        worker, asked = np.zeros(len(answers.same), dtype=np.intp), np.zeros(answers.same.shape, dtype=bool)
+        probability, going = np.full(len(worker), np.nan), np.arange(len(worker))
+        if votes is None and self.judge is not None:
+            votes = self.judge.votes(answers)
+        for count in range(1, len(self.order) + 1):
+            own = None if votes is None else votes[going]
+            place, done, probability[going] = self.step(answers.take(going), self.order[:count], own)
+            asked[going, self.order[count - 1]], worker[going] = True, self.order[place]
+            if not (going := going[~done]).size:
+                break
+        return Decisions(worker, asked, probability)
 
 
 def learn_order(
@@ -249,7 +259,6 @@ def learn_order(
     return np.array(order)
 
 
-Way: TypeAlias = UntilFit | UntilTwoAgree | Judged
 _PRICES: Final = (0.02, 0.06, 0.2)
 """Log probability that the whole budget is worth, where an order of workers is learned."""
 _THRESHOLDS: Final = (0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.999)
@@ -282,11 +291,11 @@ def fixed_ways(answers: SeenAnswers, verdicts: Verdicts, most_usd: float) -> Ite
     """Sequences of up to three of the ten best workers within the budget, until one answer fits or two agree."""
     success, cost = verdicts.right.mean(axis=0), verdicts.cost_usd.mean(axis=0)
     able = [worker for worker in np.argsort(-success, kind="stable") if cost[worker] <= most_usd][:10]
-    refused = frozenset(place for place, kind in enumerate(answers.kinds) if kind in (NONE, REFUSED))
+    refused = tuple(place for place, kind in enumerate(answers.kinds) if kind in (NONE, REFUSED))
     for chain in (np.array(one) for length in (2, 3) for one in permutations(able, length)):
-        yield UntilFit(chain, refused)
+        yield Way(chain, refused=refused)
         if len(chain) == 3:
-            yield UntilTwoAgree(chain)
+            yield Way(chain, "agree")
 
 
 def learn_judged(answers: SeenAnswers, verdicts: Verdicts, most_usd: float, start: Sequence[int] = ()) -> Choice | None:
@@ -300,12 +309,11 @@ def learn_judged(answers: SeenAnswers, verdicts: Verdicts, most_usd: float, star
         for share, first in (*((share, ()) for share in _PRICES), (_PRICES[1], tuple(start))):
             order = learn_order(answers.same, votes, verdicts, most_usd, share, first)
             for length, threshold in product(_LENGTHS, _THRESHOLDS):
-                way = Judged(judge, order[:length], threshold)
+                way = Way(order[:length], "sure", judge=judge, threshold=threshold)
                 decided = way.decide(answers, votes)
                 found.append(Choice(way, *decided.outcome(verdicts), decided.probability))
     if (best := best_of(iter(found), most_usd)) is None:
         return None
-    assert isinstance(best.way, Judged)
     return replace(best, way=replace(best.way, calibration=Calibration.of(best.probability, best.success)))
 
 
@@ -315,3 +323,125 @@ def guarded(judged: Choice | None, fixed: Choice) -> Choice:
         return fixed
     gain = judged.success - fixed.success
     return judged if gain.mean() > gain.std() / np.sqrt(len(gain)) else fixed
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerJudge:
+    """Ways of asking a pool for whole tasks, of which no other is cheaper and as often right.
+
+    Attributes:
+        comparator: see `find_comparator`.
+        kinds, task_types: of the answers that were learned from.
+        ways: by ascending price, with the pool's workers by index.
+        success: (ways,) share of right answers, each verdict left out of its own count.
+        asked: (ways, workers) share of the queries for which each was asked.
+        usual: the way of most success that costs no more than the best single worker.
+    """
+
+    comparator: str
+    kinds: tuple[str, ...]
+    task_types: tuple[str, ...]
+    ways: tuple[Way, ...]
+    success: Values
+    asked: Values
+    usual: int
+
+    def decide(
+        self, way: int, query: str, task_type: str, replies: Sequence[tuple[int, str, bool]]
+    ) -> tuple[int, bool, float]:
+        """The place of the reply that stands, whether to stop, and how probably it is right.
+
+        Args:
+            replies: so far: the worker, what it said, and whether something speaks against it.
+        """
+        compare, keys = find_comparator(self.comparator), dict[object, int]()
+        same, shown = np.zeros((2, 1, self.asked.shape[1]), dtype=np.intp)
+        for worker, reply, refused in replies:
+            answer = compare(query, reply)
+            same[0, worker] = keys.setdefault(answer.key, len(keys))
+            shown[0, worker] = _place(REFUSED if refused else answer.shown, self.kinds)
+        answers = SeenAnswers(same, shown, np.array([_place(task_type, self.task_types)]), self.kinds, self.task_types)
+        place, done, probability = self.ways[way].step(answers, np.array([worker for worker, *_ in replies]))
+        return int(place[0]), bool(done[0]), float(probability[0])
+
+
+def _place(name: str, names: Sequence[str]) -> int:
+    return names.index(name) if name in names else len(names)
+
+
+def fit_answer_judge(
+    queries: Sequence[str],
+    task_types: Sequence[str],
+    replies: Sequence[Sequence[str | None]],
+    verdicts: Verdicts,
+    refused: NDArray[np.bool_] | None = None,
+) -> AnswerJudge | None:
+    """Learn from all verdicts whom to ask for whole tasks, when to stop, and whose answer to give.
+
+    Ways are compared on the queries of which all of the workers that were asked most have a verdict, as many workers as
+    have twenty such queries; None where no two have. The comparator is the one by which verdicts are likeliest.
+
+    Args:
+        verdicts: NaN where nobody judged or measured.
+        refused: see `SeenAnswers.of`.
+    """
+    known = np.isfinite(verdicts.right)
+    often = np.argsort(-known.sum(axis=0), kind="stable")
+    counts = [c for c in range(2, len(often) + 1) if known[:, often[:c]].all(axis=1).sum() >= FEWEST]
+    if not counts:
+        return None
+    able = np.sort(often[: counts[-1]])
+    rows = np.flatnonzero(known[:, able].all(axis=1))
+    right, cost = verdicts.right[:, able], verdicts.cost_usd[:, able]
+    cost = np.where(np.isnan(cost), np.nanmean(cost) if np.isfinite(cost).any() else 0.0, cost)
+    own = [[reply[worker] for worker in able.tolist()] for reply in replies]
+    chosen, least = None, np.inf
+    for name in COMPARATORS:
+        seen = SeenAnswers.of(
+            queries, task_types, own, find_comparator(name), None if refused is None else refused[:, able]
+        )
+        judge, answers = Judge.learn(seen, right), seen.take(rows)
+        chances = _posterior(answers.same, judge.votes(answers, right[rows]))
+        if (loss := -float(np.log(np.clip(1 - np.abs(right[rows] - chances), 1e-3, 1)).mean())) < least:
+            chosen, least = (name, seen, judge), loss
+    assert chosen is not None
+    comparator, seen, judge = chosen
+    answers, truth = seen.take(rows), Verdicts(right[rows], cost[rows])
+    found, best = _choices(answers, truth, judge.votes(answers, truth.right), judge)
+    kept: list[Choice] = []
+    for one in sorted(found, key=lambda one: (one.cost_usd.mean(), -one.success.mean())):
+        if not kept or one.success.mean() > kept[-1].success.mean():
+            kept.append(one)
+    usual = best_of(iter(kept), float(best.cost_usd.mean()))
+    width, ways, asked = verdicts.right.shape[1], list[Way](), np.zeros((len(kept), verdicts.right.shape[1]))
+    for place, one in enumerate(kept):
+        asked[place, able] = one.way.decide(answers).asked.mean(axis=0)
+        counts_of = one.way.judge or judge
+        given, good = np.zeros((2, width, *counts_of.given.shape[1:]))
+        given[able], good[able] = counts_of.given, counts_of.right
+        ways.append(replace(one.way, order=able[one.way.order], judge=Judge(given, good, counts_of.by_kind)))
+    success = np.array([one.success.mean() for one in kept])
+    return AnswerJudge(
+        comparator, seen.kinds, seen.task_types, tuple(ways), success, asked, kept.index(usual) if usual else 0
+    )
+
+
+def _choices(answers: SeenAnswers, verdicts: Verdicts, votes: Values, judge: Judge) -> tuple[list[Choice], Choice]:
+    """What is chosen at budgets from the cheapest worker's price to the dearest one's; and the best single worker."""
+    singles = list(tried((Way(np.array([worker])) for worker in range(votes.shape[1])), answers, verdicts))
+    best, usual = best_of(iter(singles), np.inf), np.maximum(verdicts.cost_usd.mean(axis=0), 1e-9)
+    assert best is not None
+    found = []
+    for budget in [*np.geomspace(usual.min(), usual.max(), _BUDGETS), float(best.cost_usd.mean()) or 1e-9]:
+        fixed = tried(fixed_ways(answers, verdicts, budget), answers, verdicts)
+        rule = best_of(iter([*singles, *fixed]), budget) or best
+        judged = learn_judged(answers, verdicts, budget, rule.way.order.tolist())
+        if (choice := guarded(judged, rule)) is rule:
+            way = replace(rule.way, judge=judge)
+            sure = way.decide(answers, votes).probability
+            choice = replace(rule, way=replace(way, calibration=Calibration.of(sure, rule.success)))
+        found.append(choice)
+    return found, best
+
+
+_BUDGETS: Final = 5

@@ -68,6 +68,8 @@ def price_cards(prices: Values) -> Values:
     return np.nan_to_num((logs - np.nanmean(logs)) / (spread if spread > 0 else 1.0))[:, None]
 
 
+FEWEST: Final = 20
+"""Executions below which no estimate is learned, and attempts of a type below which nobody knows a worker's chances."""
 WHOLE: Final = "whole task"
 """The task type of a task that is asked for as it stands."""
 PlannedStep: TypeAlias = tuple[int, tuple[int, ...]]

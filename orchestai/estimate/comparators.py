@@ -10,6 +10,8 @@ from collections.abc import Callable, Hashable
 from fractions import Fraction
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from orchestai.plugins import find_object
+from orchestai.text.spoken import is_refusal
 from orchestai.text.syntax import parse_literal, parse_python
 
 
@@ -162,7 +164,7 @@ def compare_numbers(_: str, reply: str) -> Answer:
 def compare_texts(_: str, reply: str) -> Answer:
     """Words: equal but for case, space and punctuation."""
     text = _PUNCTUATION.sub("", reply).lower()
-    return Answer(text, "text") if text else Answer(NONE, NONE)
+    return Answer(text, REFUSED if is_refusal(reply) else "text") if text else Answer(NONE, NONE)
 
 
 COMPARATORS: Final[dict[str, Comparator]] = {
@@ -170,3 +172,12 @@ COMPARATORS: Final[dict[str, Comparator]] = {
     "numbers": compare_numbers,
     "texts": compare_texts,
 }
+
+
+def find_comparator(name: str) -> Comparator:
+    """The comparator of a kind of answers, or a user's `MODULE:FUNCTION`.
+
+    Raises:
+        ImportError, AttributeError, ValueError: there is none.
+    """
+    return COMPARATORS.get(name) or find_object(name)

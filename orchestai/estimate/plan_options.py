@@ -32,40 +32,29 @@ _APART = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class StepEstimate:
-    """What workers may do for one step, for each point of its hidden traits.
+    """What workers may do for one step.
 
     Attributes:
-        passes: (workers, points) probability that there is an answer that the step's own check does not refuse.
-        right: (workers, points) probability that such an answer is right.
+        passes: (workers,) probability that there is an answer that the step's own check does not refuse.
+        right: (workers,) probability that such an answer is right.
         spending: (3, workers) expected US dollars, seconds and tokens of asking.
-        belief: (points,) the probability of each point.
     """
 
     passes: Values
     right: Values
     spending: Values
-    belief: Values
 
     def asking(self, order: Sequence[int]) -> tuple[float, Values]:
         """Probability that the step is right, and (3,) expected spending, of asking in this order.
 
-        Whoever passes ends the search; given the traits, workers fail independently.
+        Whoever passes ends the search; workers fail independently on what is known of the step.
         """
-        failing, right, spent = self.belief, 0.0, np.zeros(3)
+        failing, right, spent = 1.0, 0.0, np.zeros(3)
         for worker in order:
-            spent = spent + failing.sum() * self.spending[:, worker]
-            right += float(failing @ (self.passes[worker] * self.right[worker]))
-            failing = failing * (1 - self.passes[worker])
+            spent = spent + failing * self.spending[:, worker]
+            right += float(failing * self.passes[worker] * self.right[worker])
+            failing *= float(1 - self.passes[worker])
         return right, spent
-
-    def answered(self, order: Sequence[int]) -> float:
-        """Probability that the answer of the last of these is right: it passed, those before it did not."""
-        belief = self.belief
-        for worker in order[:-1]:
-            belief = belief * (1 - self.passes[worker])
-        belief = belief * self.passes[order[-1]]
-        total = belief.sum()
-        return float(belief @ self.right[order[-1]] / total) if total > 0 else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +66,14 @@ class PlanOptions:
         success: (options,) probability that all steps are right.
         spending: (options, 3) expected US dollars, seconds and tokens of all steps.
         workers: for each option and step, whom to ask in which order.
+        ways: of the answers' judge, which the options are; else none.
     """
 
     price: Values
     success: Values
     spending: Values
     workers: tuple[tuple[tuple[int, ...], ...], ...]
+    ways: tuple[int, ...] = ()
 
 
 def plan_options(steps: Sequence[StepEstimate], allowed: Sequence[int], longest: int) -> PlanOptions:
@@ -106,18 +97,17 @@ def plan_options(steps: Sequence[StepEstimate], allowed: Sequence[int], longest:
 
 @lru_cache(maxsize=4096)
 def _step_options(step: StepEstimate, allowed: tuple[int, ...], longest: int) -> PlanOptions:
-    chance = (step.passes * step.right) @ step.belief
+    chance = step.passes * step.right
     considered = sorted(sorted(allowed, key=lambda worker: -chance[worker])[:_MOST_WORKERS])
-    passes, right = step.passes[considered], step.passes[considered] * step.right[considered]
+    passes, right = step.passes[considered], chance[considered]
     spending = step.spending[:, considered]
     parts = []
     for length in range(1, min(longest, len(considered)) + 1):
         orders = _orders(len(considered), length)
-        failing = np.broadcast_to(step.belief, (len(orders), len(step.belief)))
-        success, spent = np.zeros(len(orders)), np.zeros((len(orders), 3))
+        failing, success, spent = np.ones(len(orders)), np.zeros(len(orders)), np.zeros((len(orders), 3))
         for worker in orders.T:
-            spent = spent + failing.sum(axis=1)[:, None] * spending[:, worker].T
-            success = success + (failing * right[worker]).sum(axis=1)
+            spent = spent + failing[:, None] * spending[:, worker].T
+            success = success + failing * right[worker]
             failing = failing * (1 - passes[worker])
         parts.append((success, spent, [tuple(considered[place] for place in order) for order in orders.tolist()]))
     success, spent = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])

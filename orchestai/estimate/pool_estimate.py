@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestai.estimate.attempts import WHOLE, Attempts, Queries, Rows, StepAttempts, Values, price_cards
+from orchestai.estimate.answers import AnswerJudge
+from orchestai.estimate.attempts import FEWEST, WHOLE, Attempts, Queries, Rows, StepAttempts, Values, price_cards
 from orchestai.estimate.calibration import Calibration
 from orchestai.estimate.plan_options import StepEstimate
 from orchestai.estimate.spending import SpendingEstimate
@@ -86,8 +87,6 @@ def choose_kernel(
 
 
 _NEIGHBORS = 10
-FEWEST: Final = 20
-"""Executions below which no estimate is learned, and attempts of a type below which nobody knows a worker's chances."""
 _FOLDS = 5
 _SPENDING_STRENGTH = 2.0
 """Attempts that expected costs and times count as beside those that were measured on the same subtask."""
@@ -111,6 +110,7 @@ class PoolEstimate:
         typical_usd, typical_seconds: what an execution took, the median of those that took something; 0 where none did.
         kinds: (subtasks,) or nothing: what sort of request each is, beside its type, for `success` and `spending`; of
             another request it is told by those that say nearly the same.
+        judge: of answers to whole tasks; None where too few were judged.
     """
 
     workers: tuple[str, ...]
@@ -128,6 +128,7 @@ class PoolEstimate:
     typical_usd: float
     typical_seconds: float
     kinds: tuple[str, ...]
+    judge: AnswerJudge | None = None
 
     def attempts_at(self, task_type: str) -> Values:
         """(workers,) how often each was asked for a subtask of a type."""
@@ -144,10 +145,8 @@ class PoolEstimate:
         count = len(self.workers)
         weights = self.kernel.weights(queries.embeddings, self.known.embeddings)
         weights = weights * (np.array(queries.task_types)[:, None] == np.array(self.known.task_types))
-        sorted_out = self._by_kind(queries)
-        expected = self.success.success_at_points(sorted_out)
-        beliefs = self.success.belief(sorted_out)
-        chances = self.kernel.blend(expected, (weights @ tried)[..., None], (weights @ won)[..., None])
+        sorted_out = self.by_kind(queries)
+        chances = self.kernel.blend(self.success.success(sorted_out), weights @ tried, weights @ won)
         asked = weights @ self.asked
         usual = (np.nan_to_num(estimate.expected(sorted_out)) for estimate in self.spending)
         taken = np.array(
@@ -156,19 +155,28 @@ class PoolEstimate:
                 for expected_taken, total in zip(usual, self.spent, strict=True)
             ]
         )
-        return [
-            StepEstimate(chances[row, :count], chances[row, count:], taken[:, row], beliefs[row])
-            for row in range(len(queries))
-        ]
+        return [StepEstimate(chances[row, :count], chances[row, count:], taken[:, row]) for row in range(len(queries))]
 
-    def _by_kind(self, queries: Queries) -> Queries:
+    def by_kind(self, queries: Queries) -> Queries:
         """The queries with the kinds of those that are nearest to each in place of their types."""
         if not self.kinds:
             return queries
-        near = queries.embeddings @ self.known.embeddings.T
-        nearest = np.argsort(-near, axis=1, kind="stable")[:, :_NEIGHBORS]
-        kinds = (Counter(self.kinds[row] for row in rows).most_common(1)[0][0] for rows in nearest.tolist())
-        return replace(queries, task_types=tuple(kinds))
+        return replace(queries, task_types=kinds_of(queries.embeddings, self.known.embeddings, self.kinds))
+
+
+def kinds_of(
+    embeddings: NDArray[np.floating], known: NDArray[np.floating], kinds: Sequence[str], groups: Rows | None = None
+) -> tuple[str, ...]:
+    """What sort of request each is, by the ten known ones that are nearest to it.
+
+    Args:
+        groups: (n,) where both are the same requests: none is told by those of its own group.
+    """
+    near = embeddings @ known.T
+    if groups is not None:
+        near[groups[:, None] == groups] = -np.inf
+    nearest = np.argsort(-near, axis=1, kind="stable")[:, :_NEIGHBORS]
+    return tuple(Counter(kinds[row] for row in rows).most_common(1)[0][0] for rows in nearest.tolist())
 
 
 def fit_pool_estimate(
@@ -240,14 +248,8 @@ def _calibrated(
         for number in np.flatnonzero(fold_of == fold).tolist():
             planned = attempts.planned[number]
             before[number] = np.prod([steps[row].asking(order)[0] for row, order in planned])
-            after[number] = np.prod(
-                [
-                    steps[row].answered(order[: order.index(answered[number, row]) + 1])
-                    if (number, row) in answered
-                    else 0.0
-                    for row, order in planned
-                ]
-            )
+            who = [(row, answered.get((number, row))) for row, _ in planned]
+            after[number] = np.prod([0.0 if worker is None else steps[row].right[worker] for row, worker in who])
     known = after > 0
     return replace(
         estimate,

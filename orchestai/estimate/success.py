@@ -1,9 +1,13 @@
-"""p(success) of every worker on a query, and what failures so far make of it; calibrated on attempts held out."""
+"""p(success) of every worker on a query, calibrated on attempts held out.
+
+Log odds are a worker's on queries of the type, from means that few attempts draw to what worker and type do elsewhere,
+plus what the query's words and form say for all workers alike, and for each alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
@@ -11,23 +15,50 @@ import numpy as np
 
 from orchestai.estimate.attempts import Attempts, Queries, Rows, Values
 from orchestai.estimate.calibration import Calibration, logit, sigmoid
-from orchestai.estimate.item_response import ItemResponse, add_words, fit_item_response
 from orchestai.estimate.spending import QueryTraits
 
+_PSEUDO = 5.0
+"""Attempts that agree with what is known more generally, beside those of a worker on a type."""
 _STEPS = 8
 
 
-def word_offsets(features: Values, expected: Values, score: Values, variances: Iterable[float]) -> Iterator[Values]:
+def shrunk_levels(score: Values, types: Rows, count: int, cards: Values) -> Values:
+    """(types + 1, columns) log odds of success; the last type is any that is not known.
+
+    A column that was hardly tried is expected to do as those with similar cards, as far as cards tell of the others.
+
+    Args:
+        score: (queries, columns) in [0, 1], NaN where not known.
+        types: (queries,) numbers below `count`.
+        cards: (columns, 1) see `price_cards`.
+    """
+    tried, won = np.zeros((2, count + 1, score.shape[1]))
+    np.add.at(tried, types, np.isfinite(score))
+    np.add.at(won, types, np.nan_to_num(score))
+    overall = (won.sum() + 1) / (tried.sum() + 2)
+
+    def shrunk(axis: int, usual: Values | float) -> Values:
+        total = tried.sum(axis=axis, keepdims=True)
+        return logit((won.sum(axis=axis, keepdims=True) + _PSEUDO * usual) / (total + _PSEUDO))
+
+    distance, sure, card = shrunk(0, overall) - logit(overall), tried.sum(axis=0) > _PSEUDO, cards[:, 0]
+    slope = (distance[0, sure] @ card[sure]) / (card[sure] @ card[sure] + 1)
+    column, of_type = shrunk(0, sigmoid(logit(overall) + slope * card)), shrunk(1, overall)
+    expected = sigmoid(column + of_type - logit(overall))
+    return logit((won + _PSEUDO * expected) / (tried + _PSEUDO))
+
+
+def word_offsets(features: Values, base: Values, score: Values, variances: Iterable[float]) -> Iterator[Values]:
     """For each variance (features, columns) weights of what to add to the log odds.
 
     Args:
         features: (queries, features) of mean squared length 1, of which no two vary together.
-        expected: (queries, columns) probabilities without offsets.
-        score: (queries, columns) in [0, 1], NaN where not known; a column without any has no offset.
+        base: (queries, columns) log odds without offsets.
+        score: (queries, columns) in [0, 1], NaN where not known; a column without any has no offset. One column is
+            shared by all of `base`'s.
         variances: of an offset a priori, 0 or more.
     """
-    lengths = (features**2).sum(axis=0)
-    base = logit(expected)
+    lengths, expected = (features**2).sum(axis=0), sigmoid(base)
     curvature = float((expected * (1 - expected)).mean())
     for variance in variances:
         weights = np.zeros((features.shape[1], score.shape[1]))
@@ -40,37 +71,30 @@ def word_offsets(features: Values, expected: Values, score: Values, variances: I
 
 
 STRENGTHS: Final = (0.0, 0.02, 0.05, 0.1, 0.2)
-"""A priori variances of what words may say: of traits, beside the 1 that they do not, and of a worker's log odds."""
+"""A priori variances of what words may say: of the log odds of all workers alike, and of each worker's alone."""
 _FOLDS = 5
 
 
 @dataclass(frozen=True, eq=False)
 class SuccessEstimate:
-    """How queries are read, how workers do on them, and what (features, columns) add to each worker's log odds.
+    """How queries are read, and how workers do on them.
 
-    `strengths` are those of the words for all workers and for each alone, as chosen.
+    Attributes:
+        levels: see `shrunk_levels`.
+        offsets: (features, columns) what words add.
+        strengths: of the words for all workers and for each alone, as chosen.
     """
 
     traits: QueryTraits
-    model: ItemResponse
+    levels: Values
     offsets: Values
     calibration: Calibration
     strengths: tuple[float, float]
 
-    def belief(self, queries: Queries) -> Values:
-        """(queries, points) what is believed of the queries' hidden traits before anybody is asked."""
-        return self.model.belief(self.traits.features(queries), self.traits.types(queries))
-
     def success(self, queries: Queries) -> Values:
         """(queries, columns) calibrated probabilities."""
-        expected = self.model.expected(self.belief(queries), self.traits.types(queries))
-        return self.calibration.apply(sigmoid(logit(expected) + self.traits.features(queries) @ self.offsets))
-
-    def success_at_points(self, queries: Queries) -> Values:
-        """(queries, columns, points) calibrated probabilities if a query's hidden traits were known."""
-        success = self.model.success[self.traits.types(queries)]
-        offsets = self.traits.features(queries) @ self.offsets
-        return self.calibration.apply(sigmoid(logit(success) + offsets[:, :, None]))
+        levels = self.levels[self.traits.types(queries)]
+        return self.calibration.apply(sigmoid(levels + self.traits.features(queries) @ self.offsets))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,49 +115,41 @@ def fit_success(attempts: Attempts, *, seed: int = 0) -> FittedSuccess:
     folds = group_folds(attempts.groups, seed)
     for fold in range(_FOLDS):
         if (test := folds == fold).any() and not test.all():
-            held_out[:, :, test] = _grid(
-                attempts.take(np.flatnonzero(~test)), attempts.queries.take(np.flatnonzero(test))
-            )
+            known, unseen = attempts.take(np.flatnonzero(~test)), attempts.queries.take(np.flatnonzero(test))
+            for one, shared in enumerate(STRENGTHS):
+                for other, estimate in enumerate(_learned(known, shared, STRENGTHS)):
+                    held_out[one, other, test] = estimate.success(unseen)
 
     def log_loss(one: tuple[int, ...]) -> float:
         odds = logit(held_out[one])
         return float(np.nanmean(np.logaddexp(0, odds) - attempts.score * odds))
 
     both = min(product(range(len(STRENGTHS)), repeat=2), key=log_loss)
-    shared, alone = (STRENGTHS[place] for place in both)
     calibration = Calibration.of(held_out[both], attempts.score)
-    estimate = learn(attempts, (shared, alone), calibration)
+    estimate = learn(attempts, (STRENGTHS[both[0]], STRENGTHS[both[1]]), calibration)
     return FittedSuccess(estimate, calibration.apply(held_out[both]))
 
 
 def learn(attempts: Attempts, strengths: tuple[float, float], calibration: Calibration) -> SuccessEstimate:
     """The estimate from attempts when the strengths and the calibration are known."""
-    traits = QueryTraits.of(attempts.queries)
+    (estimate,) = _learned(attempts, strengths[0], strengths[1:])
+    return replace(estimate, calibration=calibration)
+
+
+def _learned(attempts: Attempts, shared: float, alone: Iterable[float]) -> Iterator[SuccessEstimate]:
+    """Without calibration, for each strength of the words for one worker alone."""
+    traits, score = QueryTraits.of(attempts.queries), attempts.score
     types, features = traits.types(attempts.queries), traits.features(attempts.queries)
-    plain = fit_item_response(attempts.score, types, len(traits.task_types), attempts.cards)
-    model = add_words(plain, attempts.score, types, features, strengths[0])
-    expected = model.expected(model.belief(features, types), types)
-    (offsets,) = word_offsets(features, expected, attempts.score, [strengths[1]])
-    return SuccessEstimate(traits, model, offsets, calibration, strengths)
+    levels = shrunk_levels(score, types, len(traits.task_types), attempts.cards)
+    base = levels[types]
+    residual = np.nanmean(np.where(np.isfinite(score), score - sigmoid(base), np.nan), axis=1, keepdims=True)
+    level = logit(np.nanmean(sigmoid(base), axis=1, keepdims=True))
+    (common,) = word_offsets(features, level, sigmoid(level) + residual, [shared])
+    for strength, own in zip(alone, word_offsets(features, base + features @ common, score, alone), strict=True):
+        yield SuccessEstimate(traits, levels, common + own, Calibration(), (shared, strength))
 
 
 def group_folds(groups: Rows, seed: int) -> Rows:
     """(queries,) the number of the fold of each, of five; a group is in one."""
     _, numbers = np.unique(groups, return_inverse=True)
     return np.random.default_rng(seed).permutation(int(numbers.max()) + 1)[numbers] % _FOLDS
-
-
-def _grid(attempts: Attempts, unseen: Queries) -> Values:
-    """(strengths, strengths, queries, columns) probabilities with ever more say of the words."""
-    traits = QueryTraits.of(attempts.queries)
-    types, features = traits.types(attempts.queries), traits.features(attempts.queries)
-    unseen_types, unseen_features = traits.types(unseen), traits.features(unseen)
-    plain = fit_item_response(attempts.score, types, len(traits.task_types), attempts.cards)
-    rows = []
-    for strength in STRENGTHS:
-        model = add_words(plain, attempts.score, types, features, strength)
-        learned = model.expected(model.belief(features, types), types)
-        base = logit(model.expected(model.belief(unseen_features, unseen_types), unseen_types))
-        every = word_offsets(features, learned, attempts.score, STRENGTHS)
-        rows.append([sigmoid(base + unseen_features @ offsets) for offsets in every])
-    return np.array(rows)

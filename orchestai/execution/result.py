@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -15,6 +15,8 @@ INTERRUPTED = "interrupted"
 """The error of a run that was cancelled before it was done."""
 STOPPED = "stopped before it answered"
 """The error of an attempt that was cut off."""
+CUT = "its answer was cut off: there were no more tokens for the rest"
+"""Why an answer is not accepted."""
 
 
 class Attempt(BaseModel):
@@ -42,15 +44,47 @@ class Attempt(BaseModel):
     """Whether there were no more tokens for the rest of the answer."""
     passed_check: bool | None = None
     """Whether the subtask's own visible examples passed; None if it shows none."""
+    rejected: str = Field("", exclude_if=lambda reason: not reason)
+    """Why the answer is not accepted, though no check refuses it: it is cut off, empty, or a refusal."""
     error: str | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether there is an answer that nothing speaks against."""
+        return self.error is None and self.passed_check is not False and not self.rejected
+
+
+class Decision(NamedTuple):
+    """What is decided after an answer to a subtask.
+
+    Attributes:
+        kept: index of the attempt whose answer is the output as it stands; -1: there is none.
+        done: whether nobody else is asked.
+        probability: that this answer is right; None where nobody knows.
+    """
+
+    kept: int
+    done: bool
+    probability: float | None = None
+
+
+Decide: TypeAlias = Callable[[Sequence[Attempt]], Decision]
+"""Looks at all attempts so far, in their order."""
+
+
+def first_accepted(attempts: Sequence[Attempt]) -> Decision:
+    """Ask until an answer is accepted; without any, the first that there is stands."""
+    answered = [i for i, attempt in enumerate(attempts) if attempt.error is None]
+    accepted = [i for i in answered if attempts[i].accepted]
+    return Decision((accepted or answered or [-1])[0], bool(accepted))
 
 
 class SubtaskResult(BaseModel):
     """All attempts at one subtask, in the order in which they were made.
 
     Attributes:
-        kept: index of the attempt whose answer is the output: the first that was not refused by the subtask's own
-            check, else the first that answered at all.
+        kept: index of the attempt whose answer is the output.
+        probability: that it is right, where answers were judged.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -60,6 +94,7 @@ class SubtaskResult(BaseModel):
     """`done`: has an output. `failed`: no worker answered. `skipped`: a parent failed, time or budget ran out."""
     attempts: tuple[Attempt, ...] = ()
     kept: int = -1
+    probability: float | None = Field(None, exclude_if=lambda probability: probability is None)
     output: str = ""
     error: str | None = None
 
@@ -74,8 +109,8 @@ class SubtaskResult(BaseModel):
 
     @property
     def failed(self) -> bool:
-        """Whether it is known to be wrong: it has no output, or one that its own check refuses."""
-        return self.status != "done" or self.passed_check is False
+        """Whether it has no output, or none that was accepted."""
+        return self.status != "done" or not self.attempts[self.kept].accepted
 
     @property
     def cost_usd(self) -> float:

@@ -1,4 +1,4 @@
-"""One workflow on its way: a subtask starts when its parents are done; a fallback takes over where a check fails."""
+"""One workflow on its way: a subtask starts when its parents are done; after each answer it is decided who is next."""
 
 from __future__ import annotations
 
@@ -19,14 +19,24 @@ from orchestai.execution.contract.ledger import Ledger
 from orchestai.execution.contract.run_budget import Bounded, NotAdmittedError, RunBudget
 from orchestai.execution.events import AnswerChecked, AnswerPiece, Listener, NodeDone, NodeStarted, WorkerAsked, ignore
 from orchestai.execution.request import build_request
-from orchestai.execution.result import INTERRUPTED, STOPPED, Attempt, Execution, JudgedExecution, SubtaskResult
+from orchestai.execution.result import (
+    CUT,
+    INTERRUPTED,
+    STOPPED,
+    Attempt,
+    Decide,
+    Execution,
+    JudgedExecution,
+    SubtaskResult,
+    first_accepted,
+)
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.rewards.scorers import JudgedAnswer, Scorer, judge, score
 from orchestai.sandbox import Report, Sandbox
 from orchestai.sandbox.examples import passes_examples
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import Example, parse_calls
-from orchestai.text.spoken import as_utf8, spoken
+from orchestai.text.spoken import as_utf8, is_refusal, spoken
 from orchestai.workers.base import Answer, Request, WorkerError, WorstCase
 from orchestai.workers.circuit_breaker import answers_until
 from orchestai.workflow import Subtask, Workflow
@@ -59,6 +69,7 @@ class Terms(NamedTuple):
         listen: is told what happens.
         pieces: whether it is also told a text that answers the task piece by piece.
         checks_whole: whether other workers are asked until the program does what the task's example calls show.
+        decide: after each answer, whether it stands or the subtask's next worker is asked.
     """
 
     budget: RunBudget | None = None
@@ -66,6 +77,7 @@ class Terms(NamedTuple):
     listen: Listener = ignore
     pieces: bool = False
     checks_whole: bool = False
+    decide: Decide = first_accepted
 
 
 NO_TERMS = Terms()
@@ -116,6 +128,7 @@ class RunningWorkflow:
         self._interrupted = False
         self.does_as_shown: bool | None = None
         self._chosen: dict[str, int] = {}
+        self._told: set[str] = set()
         self.task = task
         self.workflow = workflow
         self.sample = sample
@@ -210,10 +223,10 @@ class RunningWorkflow:
         return self.attempts[subtask.id][attempt].worker
 
     def _usable(self, subtask: Subtask) -> list[int]:
-        """The attempts that gave different answers, none of which the subtask's own examples refuse."""
+        """The attempts that gave different answers, all of which are accepted."""
         found: dict[str, int] = {}
         for i, attempt in enumerate(self.attempts[subtask.id]):
-            if attempt.error is None and attempt.passed_check is not False:
+            if attempt.accepted:
                 found.setdefault(attempt.answer, i)
         return list(found.values())
 
@@ -241,9 +254,12 @@ class RunningWorkflow:
         return math.inf if self.terms.deadline is None else max(0.0, self.terms.deadline - time.monotonic())
 
     def _out_of_time(self, *, deadline: bool) -> None:
-        """Which limit was waited for, the caller says: a timer may end some milliseconds before its time."""
+        """Which limit was waited for, the caller says: a timer may end some milliseconds before its time.
+
+        Where another answer was awaited beside one that is accepted, the deadline cuts nothing off.
+        """
         if deadline:
-            self.partial = True
+            self.partial = any(self._result(step).failed for step in self.workflow.subtasks)
             return
         self._lose(
             "timeout",
@@ -267,7 +283,7 @@ class RunningWorkflow:
         self.terms.listen(NodeDone(node=subtask.id, result=self.results[subtask.id]))
 
     async def _ask_in_turn(self, subtask: Subtask, start_ms: float) -> str:
-        """Ask the worker and its fallbacks until one answers well; why it was given up early, if it was."""
+        """Ask the worker and its fallbacks until an answer stands; why it was given up early, if it was."""
         inputs = {parent: self.results[parent].output for parent in subtask.depends_on}
         request = build_request(
             self.task,
@@ -290,7 +306,7 @@ class RunningWorkflow:
             if start_ms + sum(each.latency_ms for each in attempts) > limit_ms:
                 attempt = attempts[-1] = attempt.model_copy(update={"error": f"answered after {over}"})
             self.terms.listen(AnswerChecked(node=subtask.id, attempt=attempt))
-            if attempt.error is None and attempt.passed_check is not False:
+            if self.terms.decide(attempts).done or (subtask.id in self._told and attempt.error is None):
                 return ""
         return stop
 
@@ -328,15 +344,20 @@ class RunningWorkflow:
         attempts[-1] = attempts[-1].model_copy(update={"error": None, **changes})
         if answered.answer is not None and attempts[-1].error is None:
             passed = await self._check(request, answered.answer)
-            attempts[-1] = attempts[-1].model_copy(update={"passed_check": passed})
+            rejected = _rejected(request, answered.answer)
+            attempts[-1] = attempts[-1].model_copy(update={"passed_check": passed, "rejected": rejected})
         return attempts[-1]
 
     def _asked(self, subtask: Subtask, worker: str, request: Request) -> Coroutine[Any, Any, Answer]:
-        """The worker's answer, told piece by piece where it is the task's, a text, and wanted so."""
+        """The worker's answer, told piece by piece where it is the task's, a text, and wanted so: then it stands."""
         told = self.terms.pieces and request.signature is None and subtask.id == self.workflow.answering()
         if told and isinstance(self.workers, SpeakingWorkers):
-            listen = self.terms.listen
-            return self.workers.speak(worker, request, lambda text: listen(AnswerPiece(node=subtask.id, text=text)))
+
+            def hear(text: str) -> None:
+                self._told.add(subtask.id)
+                self.terms.listen(AnswerPiece(node=subtask.id, text=text))
+
+            return self.workers.speak(worker, request, hear)
         return self.workers.answer(worker, request)
 
     async def _answer(self, worker: str, request: Request, asked: Coroutine[Any, Any, Answer]) -> _Answered:
@@ -399,19 +420,28 @@ class RunningWorkflow:
 
     def _result(self, subtask: Subtask, stop: str = "") -> SubtaskResult:
         attempts = tuple(self.attempts[subtask.id])
-        answered = [i for i, attempt in enumerate(attempts) if attempt.error is None]
-        if answered:
-            kept = next((i for i in answered if attempts[i].passed_check is not False), answered[0])
+        kept, _, probability = self.terms.decide(attempts)
+        if kept >= 0:
             kept = self._chosen.get(subtask.id, kept)
-            return SubtaskResult(
-                id=subtask.id, status="done", attempts=attempts, kept=kept, output=attempts[kept].answer
-            )
+            about = {"attempts": attempts, "kept": kept, "probability": probability}
+            return SubtaskResult(id=subtask.id, status="done", output=attempts[kept].answer, **about)
         error = stop or next((attempt.error for attempt in attempts), None)
         if error is None and self.fault is not None:
             error = self.fault.reason
         return SubtaskResult(
             id=subtask.id, status="failed" if attempts else "skipped", attempts=attempts, error=f"{subtask.id}: {error}"
         )
+
+
+def _rejected(request: Request, answer: Answer) -> str:
+    """Why nobody would take the answer, by its look; whoever limits the tokens wants it as it is."""
+    if answer.truncated and not (request.dialogue and request.dialogue.max_new_tokens):
+        return CUT
+    if answer.source == "tool" or answer.tool_calls:
+        return ""
+    if not answer.text.strip():
+        return "its answer is empty"
+    return "it refused" if request.signature is None and is_refusal(answer.text) else ""
 
 
 class Executor:

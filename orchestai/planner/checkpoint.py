@@ -343,7 +343,7 @@ def _check_pool(path: Path | str, known: Sequence[WorkerCard], cards: Sequence[W
         )
 
 
-_OF_ESTIMATES = "orchestai.worker_estimate/2"
+_OF_ESTIMATES = "orchestai.worker_estimate/3"
 _REMEDY = "run prepare again"
 T = TypeVar("T")
 
@@ -397,7 +397,7 @@ def _packed(value: Any, tensors: dict[int, Tensor]) -> Any:
 
 
 def _unpacked(kind: type[T], state: Mapping[str, Any]) -> T:
-    return kind(**{name: _value(hint, state[name]) for name, hint in get_type_hints(kind).items()})
+    return kind(**{name: _value(hint, state[name]) for name, hint in get_type_hints(kind).items() if name in state})
 
 
 def _value(hint: Any, value: Any) -> Any:
@@ -406,4 +406,5 @@ def _value(hint: Any, value: Any) -> Any:
     if isinstance(value, list):
         parts = get_args(hint) if get_origin(hint) is tuple else ()
         return tuple(_value(parts[0] if parts else None, part) for part in value)
-    return _unpacked(hint, value) if isinstance(hint, type) and is_dataclass(hint) else value
+    kind = next((one for one in (hint, *get_args(hint)) if isinstance(one, type) and is_dataclass(one)), None)
+    return value if kind is None or value is None else _unpacked(kind, value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import NormalDist
@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestai.config import CACHE_DIR
-from orchestai.estimate.attempts import WHOLE, Queries, Values
+from orchestai.estimate.answers import AnswerJudge
+from orchestai.estimate.attempts import FEWEST, WHOLE, Queries, Values
 from orchestai.estimate.plan_options import PlanOptions, StepEstimate, plan_options
-from orchestai.estimate.pool_estimate import FEWEST, PoolEstimate
+from orchestai.estimate.pool_estimate import PoolEstimate
 from orchestai.execution.contract.forecast import Forecast, Likely, WholeForecast
-from orchestai.execution.result import Execution
+from orchestai.execution.result import Attempt, Decision, Execution, first_accepted
 from orchestai.execution.reward import RewardForm
 from orchestai.planner.base import Plan
 from orchestai.planner.baselines import whole_task
@@ -77,6 +78,9 @@ class PlanForecaster:
         steps: an estimate for each of its subtasks.
         confidence: the chance that the plan itself is right; None where nobody knows.
         is_familiar: whether subtasks like its own were attempted; what is expected of others is a guess.
+        judge: of the answers, where the plan is the whole task.
+        kind: what sort of task that is, by those that are like it.
+        way: of asking, the judge's, that was chosen.
     """
 
     pool: PoolForecaster
@@ -84,6 +88,33 @@ class PlanForecaster:
     steps: Sequence[StepEstimate]
     confidence: float | None
     is_familiar: bool
+    judge: AnswerJudge | None = None
+    kind: str = ""
+    way: int | None = None
+
+    def ways(self, allowed: Sequence[str]) -> PlanOptions | None:
+        """The judge's ways of which all workers are allowed; None where there is none."""
+        if self.judge is None:
+            return None
+        names, ways = self.pool.estimate.workers, self.judge.ways
+        places = [i for i, way in enumerate(ways) if {names[worker] for worker in way.order} <= set(allowed)]
+        spending = self.judge.asked[places] @ self.steps[0].spending.T
+        workers = tuple((tuple(ways[place].order.tolist()),) for place in places)
+        options = PlanOptions(spending[:, 0], self.judge.success[places], spending, workers, tuple(places))
+        return options if places else None
+
+    def decide(self, attempts: Sequence[Attempt]) -> Decision:
+        """Whether an answer to the whole task stands, by the way that was chosen."""
+        answered = [place for place, attempt in enumerate(attempts) if attempt.error is None]
+        if self.judge is None or self.way is None or not answered:
+            return first_accepted(attempts)
+        replies = [
+            (self.pool.place[one.worker], one.answer, one.passed_check is False or one.truncated)
+            for one in (attempts[place] for place in answered)
+        ]
+        instruction = self.workflow.subtasks[0].instruction
+        place, done, probability = self.judge.decide(self.way, instruction, self.kind, replies)
+        return Decision(answered[place], done, probability)
 
     def options(self, allowed: Sequence[str], longest: int) -> PlanOptions:
         """All choices of workers that no other beats; `success` is that of the answer, or of a plan that is right where
@@ -106,13 +137,17 @@ class PlanForecaster:
         )
 
     def forecast(self, workflow: Workflow) -> Forecast | None:
-        """What the same plan with these workers will probably give; None where one of them is not known."""
+        """What the same plan with these workers will probably give; None where they or the steps are not known."""
         orders = self._orders(workflow)
-        if orders is None:
+        if orders is None or not self.is_familiar:
             return None
-        asked = [step.asking(order) for step, order in zip(self.steps, orders, strict=True)]
-        spending = np.sum([spent for _, spent in asked], axis=0)
-        right = self._calibrated(np.array([np.prod([right for right, _ in asked])]))
+        if self.judge is not None and self.way is not None and orders[0] == tuple(self.judge.ways[self.way].order):
+            spending = self.steps[0].spending @ self.judge.asked[self.way]
+            right = self.judge.success[self.way : self.way + 1]
+        else:
+            asked = [step.asking(order) for step, order in zip(self.steps, orders, strict=True)]
+            spending = np.sum([spent for _, spent in asked], axis=0)
+            right = self._calibrated(np.array([np.prod([right for right, _ in asked])]))
         success = None if self.confidence is None else self.confidence * float(right[0])
         priced, timed, _ = self.pool.estimate.measured
         return Forecast(
@@ -122,15 +157,17 @@ class PlanForecaster:
         )
 
     def afterwards(self, execution: Execution) -> float | None:
-        """The probability that the answer is right, now that it is known who answered and what the checks said."""
-        orders = self._orders(execution.workflow)
-        if orders is None or execution.fault is not None or self.confidence is None:
+        """The probability that the answer is right, now that it is known who answered what and what checks said."""
+        unknown = not self.is_familiar or self._orders(execution.workflow) is None
+        if unknown or execution.fault is not None or self.confidence is None:
             return None
         right = 1.0
-        for step, order, result in zip(self.steps, orders, execution.results, strict=True):
+        for step, result in zip(self.steps, execution.results, strict=True):
+            if result.probability is not None:
+                return self.confidence * result.probability
             if result.failed:
                 return 0.0
-            right *= step.answered(order[: result.kept + 1])
+            right *= float(step.right[self.pool.place[result.worker]])
         return self.confidence * float(self.pool.estimate.after.apply(np.array([right]))[0])
 
     def _calibrated(self, right: Values) -> Values:
@@ -165,7 +202,10 @@ class PoolForecaster:
         if not self._known_types.issuperset(types):
             return None
         queries = self._queries([subtask.instruction for subtask in subtasks], types)
-        return PlanForecaster(self, plan.workflow, self._steps(queries), confidence, self._is_familiar(queries))
+        made = PlanForecaster(self, plan.workflow, self._steps(queries), confidence, self._is_familiar(queries))
+        if not whole or self.estimate.judge is None:
+            return made
+        return replace(made, judge=self.estimate.judge, kind=self.estimate.by_kind(queries).task_types[0])
 
     def whole(self, instruction: str, allowed: Sequence[str]) -> WholeForecast | None:
         """The best single worker, asked for the whole; None where too few whole tasks were attempted by any, or none

@@ -23,6 +23,7 @@ from orchestai.errors import UserError
 from orchestai.execution.contract.forecast import Forecast, WholeForecast
 from orchestai.execution.contract.trimming import ContractError, FittedPlan, Fitter
 from orchestai.execution.request import build_request
+from orchestai.execution.result import Decide, first_accepted
 from orchestai.planner.base import Plan, Planner
 from orchestai.planner.baselines import WholePlanner
 from orchestai.planner.files import fingerprint_of, is_checkpoint
@@ -169,11 +170,8 @@ def with_last_resort(plans: Sequence[Plan], workers: WorkersConfig) -> list[Plan
     """The plans with the last of the cascade for every step that has one worker, or tools alone: who is down, or
     declines, must not be the end. Elsewhere logs have taught the planner whether another attempt pays."""
 
-    def is_alone(step: Subtask) -> bool:
-        kinds = {workers.pool[name].kind for name in step.workers if name in workers.pool}
-        return not step.fallback or kinds == {"tool"}
-
-    return with_fallbacks(plans, workers.cascade[-1:], is_alone)
+    tools = {name for name, worker in workers.pool.items() if worker.kind == "tool"}
+    return with_fallbacks(plans, workers.cascade[-1:], lambda step: not step.fallback or tools.issuperset(step.workers))
 
 
 @dataclass(frozen=True)
@@ -390,6 +388,11 @@ class ContractedPlan:
     forecast: Forecast | None = None
     best_single: WholeForecast | None = None
 
+    @property
+    def decide(self) -> Decide:
+        """Whether an answer stands."""
+        return first_accepted if self.forecaster is None else self.forecaster.decide
+
 
 @dataclass(frozen=True, eq=False)
 class PlanContractor:
@@ -408,8 +411,9 @@ class PlanContractor:
     def fit(self, task: Task, plan: Plan, contract: Contract) -> ContractedPlan:
         """The plan with its own workers, or those that the contract's `prefer` and `min_success` ask for.
 
-        The estimate chooses them. A plan some of whose workers it does not know keeps its own: what it knows of a few
-        says nothing of whether they are better. With `min_success` alone these are the cheapest that reach it.
+        Whom to ask for a whole task the judge of answers says, where there is one. Else the estimate chooses. A plan
+        some of whose workers it does not know keeps its own: what it knows of a few says nothing of whether they are
+        better. With `min_success` alone these are the cheapest that reach it.
 
         Raises:
             ContractError: no choice of workers is sure enough, or keeps the contract, or nobody knows how sure one is.
@@ -421,14 +425,17 @@ class PlanContractor:
             self._refuse_unknown(contract)
             return self._kept(task, plan.workflow, contract, None)
         forecaster = self.pool.of(plan, task.instruction)
-        if forecaster is not None and not forecaster.is_familiar:
+        if forecaster is not None and not forecaster.is_familiar and forecaster.judge is None:
             forecaster = None
-        if forecaster is None or forecaster.confidence is None:
+        if forecaster is None or forecaster.confidence is None or not forecaster.is_familiar:
             self._refuse_unknown(contract)
         own = None if forecaster is None else forecaster.forecast(plan.workflow)
         wanted = contract.min_success is not None or (contract.prefer is not None and own is not None)
-        if forecaster is not None and wanted:
-            planned = self._chosen(task, plan.workflow, contract, forecaster)
+        options = None if forecaster is None else forecaster.ways(allowed)
+        if forecaster is not None and options is None and wanted:
+            options = forecaster.options(allowed, self.longest)
+        if forecaster is not None and options is not None:
+            planned = self._chosen(task, options, contract, forecaster)
         else:
             planned = self._kept(task, plan.workflow, contract, forecaster)
         return replace(planned, best_single=self.pool.whole(task.instruction, allowed))
@@ -456,13 +463,15 @@ class PlanContractor:
                 "prepare and train-phase1, or leave it out"
             )
 
-    def _chosen(self, task: Task, workflow: Workflow, contract: Contract, forecaster: PlanForecaster) -> ContractedPlan:
+    def _chosen(
+        self, task: Task, options: PlanOptions, contract: Contract, forecaster: PlanForecaster
+    ) -> ContractedPlan:
         """The best option that the contract's limits allow as it is; where they allow none, the best one trimmed."""
-        allowed = self.fitter.allowed(contract)
-        options = forecaster.options(allowed, self.longest)
         least, reached = contract.min_success or 0.0, 0.0
         trimmed: ContractedPlan | None = None
         for place in self._ranked(options, contract, forecaster):
+            if options.ways:
+                forecaster = replace(forecaster, way=options.ways[place])
             fitted = self.fitter.fit(task, forecaster.with_workers(options.workers[place]), contract)
             forecast = forecaster.forecast(fitted.workflow)
             success = None if forecast is None else forecast.success
@@ -483,7 +492,14 @@ class PlanContractor:
         )
 
     def _ranked(self, options: PlanOptions, contract: Contract, forecaster: PlanForecaster) -> Iterator[int]:
-        """The options that are sure enough, best first; the cheapest is best where nothing is preferred."""
+        """The options that are sure enough, best first; the cheapest is best where nothing is preferred.
+
+        Of ways without a wanted success it is the usual one, then the one that is right most often.
+        """
+        if forecaster.judge is not None and options.ways and contract.prefer is None and contract.min_success is None:
+            usual, success = forecaster.judge.usual, options.success
+            yield from sorted(range(len(success)), key=lambda place: (options.ways[place] != usual, -success[place]))
+            return
         from orchestai.estimate.plan_options import by_preference
 
         typical = forecaster.pool.estimate.typical_usd

@@ -173,3 +173,17 @@ class SpokenListener:
         self._new_line = bool(newline)
         self._hear(line + newline)
         return True
+
+
+_REFUSAL = re.compile(
+    r"\W*(?:(?:i['’]?m (?:very |so )?|i am )?sorry\b|i apologi[sz]e\b|unfortunately\b|as an ai\b[^.,]{0,60})?"
+    r"[\s,.;:—-]*(?:but )?i"
+    r"(?: can ?not|['’ ]?(?:m|am) (?:not able|unable) to| can['’]t| won['’]t| must decline to) "
+    r"(?:help|assist|provide|answer|comply|fulfil|complete|generate|create|write|engage|do (?:that|this))",
+    re.IGNORECASE,
+)
+
+
+def is_refusal(text: str) -> bool:
+    """Whether a reply begins by saying that its model will not, or cannot, do what it was asked."""
+    return _REFUSAL.match(text[:300]) is not None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from orchestai import Contract, Orchestrator
 from orchestai.cli import app
 from orchestai.config import Config, load_config
 from orchestai.data.outcome_table import OutcomeTable, TableOutcome, table_of
@@ -18,6 +20,7 @@ from orchestai.data.prepare_table import (
 )
 from orchestai.data.training_file import load_training_data
 from orchestai.errors import UserError
+from orchestai.execution.contract.trimming import ContractError
 from orchestai.execution.runtime import open_runtime
 from orchestai.outcome import Scored, Unscorable
 from orchestai.planner.baselines import WholePlanner
@@ -96,6 +99,34 @@ def test_the_planner_asks_whom_it_pays_to_ask(prepared, tmp_path):
     assert [plan.workflow.subtasks[0].instruction for plan in plans] == [task.instruction for task in tasks]
     with pytest.raises(UserError, match="no weights to train"):
         load_planner(tmp_path / "phase1_best.pth", prepared.planner, prepared.workers)
+
+
+async def test_answers_of_a_recorded_pool_are_judged_under_a_contract(tmp_path):
+    """Whom it may ask is in the worst case; verdicts and answers that are not paid for decide nothing."""
+    rng = np.random.default_rng(0)
+    skills = {"one": 0.75, "two": 0.75, "three": 0.75}
+    right = {(row, worker): rng.random() < skill for row in range(120) for worker, skill in skills.items()}
+    said = {key: "7" if right[key] else str(rng.integers(8, 40)) for key in right}
+    cells = [
+        TableOutcome("", query(2 * row + 1), worker, float(good), id=f"q{row}", cost_usd=0.01, reply=said[row, worker])
+        for (row, worker), good in right.items()
+    ]
+    cells += [replace(cell, worker="dear", score=1.0, cost_usd=0.05, reply="7") for cell in cells[::3]]
+    settings = load_config(Path("config.yaml"), ["planner.kind=whole"])
+    config = load_config(prepare_table(table_of("mine", cells), settings, tmp_path / "mine.json").config)
+    train(config, data=tmp_path / "mine.json", output_dir=tmp_path)
+    tested = [query(2 * row + 1) for row in range(30)]
+    async with Orchestrator.open(tmp_path / "phase1_best.pth", config, log=None) as orchestrator:
+        results = [await orchestrator.run(text, Contract(max_cost_usd=0.04), answer="text") for text in tested]
+        with pytest.raises(ContractError, match="no choice of workers"):
+            await orchestrator.run(tested[0], Contract(max_cost_usd=0.04, min_success=0.999), answer="text")
+    steps = [result.execution.results[0] for result in results]
+    assert {len(step.attempts) for step in steps} >= {2, 3}
+    assert np.mean([result.answer == "7" for result in results]) > 0.75
+    for result, step in zip(results, steps, strict=True):
+        assert result.receipt.success == step.probability
+        assert result.receipt.reserved_usd == pytest.approx(0.01 * len(result.workflow.subtasks[0].workers))
+        assert result.receipt.spent_usd == pytest.approx(0.01 * len(step.attempts))
 
 
 def test_prices_come_from_what_is_learned_from(prepared, tmp_path):

@@ -10,9 +10,9 @@ import pytest
 from orchestai.estimate.answers import (
     Judge,
     SeenAnswers,
-    UntilFit,
-    UntilTwoAgree,
     Verdicts,
+    Way,
+    fit_answer_judge,
     fixed_ways,
     guarded,
     learn_judged,
@@ -125,13 +125,13 @@ def test_fixed_ways_stop_at_the_first_that_fits_or_that_agrees():
         ("",),
     )
     order = np.arange(3)
-    fits, agrees = UntilFit(order, frozenset({1})).decide(answers), UntilTwoAgree(order).decide(answers)
+    fits, agrees = (way.decide(answers) for way in (Way(order, refused=(1,)), Way(order, "agree")))
     assert (fits.worker.tolist(), fits.asked.sum(axis=1).tolist()) == ([1, 0], [2, 1])
     assert (agrees.worker.tolist(), agrees.asked.sum(axis=1).tolist()) == ([1, 0], [3, 3])
 
 
 def test_the_guard_keeps_the_fixed_way_unless_judging_clearly_scores_more():
-    [fixed] = tried(iter([UntilFit(np.array([0]))]), ANSWERS, VERDICTS)
+    [fixed] = tried(iter([Way(np.array([0]))]), ANSWERS, VERDICTS)
     little, much = fixed.success.copy(), fixed.success.copy()
     little[np.flatnonzero(little == 0)[:2]] = 1
     little[np.flatnonzero(fixed.success == 1)[0]] = 0
@@ -139,3 +139,28 @@ def test_the_guard_keeps_the_fixed_way_unless_judging_clearly_scores_more():
     assert guarded(replace(fixed, success=little), fixed) is fixed
     assert guarded(replace(fixed, success=much), fixed) is not fixed
     assert guarded(None, fixed) is fixed
+
+
+def test_decisions_one_answer_at_a_time_are_those_on_the_table():
+    """Each live decision is given the answers so far, and nothing else."""
+    queries = [f"query {row}" for row in range(600)]
+    replies = [[str(said) for said in row] for row in SAME]
+    verdicts = VERDICTS.take(LEARNED)
+    some = np.where(RNG.random(verdicts.right.shape) < 0.02, np.nan, verdicts.right)
+    judge = fit_answer_judge(queries[:400], ("",) * 400, replies[:400], replace(verdicts, right=some))
+    assert judge is not None
+    assert judge.success[-1] > RIGHT[TESTED, 0].mean()
+    assert (judge.asked[judge.usual] @ VERDICTS.cost_usd[0]) <= 1 + 1e-9
+    seen = SeenAnswers.of(queries, ("",) * 600, replies, compare_numbers).take(TESTED)
+    shown = np.array([judge.kinds.index(kind) for kind in seen.kinds])[seen.shown]
+    for number, way in enumerate(judge.ways):
+        decided = way.decide(replace(seen, shown=shown))
+        for place, row in enumerate(TESTED[:40].tolist()):
+            so_far: list[tuple[int, str, bool]] = []
+            for worker in way.order.tolist():
+                so_far.append((worker, replies[row][worker], False))
+                kept, done, probability = judge.decide(number, queries[row], "", so_far)
+                if done:
+                    break
+            assert (so_far[kept][0], len(so_far)) == (decided.worker[place], decided.asked[place].sum())
+            assert probability == pytest.approx(decided.probability[place])

@@ -5,19 +5,15 @@ from __future__ import annotations
 from itertools import permutations, product
 
 import numpy as np
-import pytest
 
 from orchestai.estimate.plan_options import StepEstimate, plan_options
 
-WORKERS, POINTS = 4, 5
+WORKERS = 4
 
 
 def step(seed: int) -> StepEstimate:
     rng = np.random.default_rng(seed)
-    belief = rng.random(POINTS)
-    return StepEstimate(
-        rng.random((WORKERS, POINTS)), rng.random((WORKERS, POINTS)), rng.random((3, WORKERS)), belief / belief.sum()
-    )
+    return StepEstimate(rng.random(WORKERS), rng.random(WORKERS), rng.random((3, WORKERS)))
 
 
 def orders(allowed: tuple[int, ...], longest: int) -> list[tuple[int, ...]]:
@@ -55,16 +51,3 @@ def test_the_best_option_costs_less_the_more_cost_counts():
     costs = [options.price[np.argmax(options.success - weight * options.price)] for weight in prices]
     assert (np.diff(costs) <= 0).all()
     assert costs[0] > costs[-1]
-
-
-def test_failures_and_who_answered_count_through_what_workers_have_in_common():
-    """Two workers that pass where the query is easy: after a failure the other's chance is that of a hard query."""
-    easy_or_hard = np.array([0.5, 0.5])
-    passes = np.array([[0.9, 0.1], [0.9, 0.1]])
-    one = StepEstimate(passes, np.array([[1.0, 0.2], [1.0, 0.2]]), np.ones((3, 2)), easy_or_hard)
-    right, spent = one.asking((0, 1))
-    alone = 0.5 * (0.9 + 0.1 * 0.2)
-    assert right == pytest.approx(alone + 0.5 * (0.1 * 0.9 + 0.9 * 0.1 * 0.2))
-    assert spent[0] == pytest.approx(1.5)
-    assert one.answered((0,)) == pytest.approx(alone / 0.5)
-    assert one.answered((0, 1)) < one.answered((0,))

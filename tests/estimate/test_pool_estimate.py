@@ -70,7 +70,7 @@ def estimate() -> PoolEstimate:
 
 def test_what_was_logged_of_a_subtask_is_known(estimate):
     steps = estimate.steps(estimate.known)
-    passes = np.array([step.passes @ step.belief for step in steps])
+    passes = np.array([step.passes for step in steps])
     tried = estimate.tried[:, : len(WORKERS)] >= 3
     assert np.abs(passes - DOES)[tried].max() < 0.3
     spending = np.array([step.spending[0] for step in steps])

@@ -38,35 +38,6 @@ def test_words_count_where_they_tell_and_hardly_where_they_do_not(told):
     assert np.ptp(untold.success(attempts(told=0.0).queries), axis=0).max() < 0.15
 
 
-def expected_given(points: np.ndarray, belief: np.ndarray, likelihood: np.ndarray) -> np.ndarray:
-    """(queries, workers) by Bayes' rule, where (queries, points) is how likely what was seen is at each point."""
-    posterior = belief * likelihood
-    return (points * posterior[:, None]).sum(axis=2) / posterior.sum(axis=1, keepdims=True)
-
-
-def test_a_failure_makes_other_workers_success_less_likely_and_a_success_more(told):
-    queries = attempts(told=0.9).queries.take(np.arange(5))
-    points, belief = told.success_at_points(queries), told.belief(queries)
-    before = expected_given(points, belief, np.ones_like(belief))
-    assert (expected_given(points, belief, 1 - points[:, 3])[:, :3] < before[:, :3]).all()
-    assert (expected_given(points, belief, points[:, 3])[:, :3] > before[:, :3]).all()
-
-
-def test_workers_who_fail_on_opposite_queries_are_expected_to_succeed_as_often_as_they_did():
-    """One says A to almost everything, another B: which is right is the answer itself, and no bell curve."""
-    rng = np.random.default_rng(5)
-    answer = rng.random(800) < 0.5
-    chance = np.where(answer[:, None], [0.97, 0.97, 0.06, 0.85], [0.1, 0.1, 0.95, 0.85])
-    score = (rng.random((800, 4)) < chance).astype(float)
-    queries = Queries(("a query",) * 800, ("x",) * 800, np.zeros((800, 2)))
-    estimate = learn(Attempts(queries, score, np.zeros((4, 1)), np.arange(800)), (0.0, 0.0), Calibration())
-    np.testing.assert_allclose(estimate.success(queries)[0], score.mean(axis=0), atol=0.01)
-    points, belief = (said(queries.take(np.array([0]))) for said in (estimate.success_at_points, estimate.belief))
-    failed = expected_given(points, belief, 1 - points[:, 0])[0]
-    assert failed[1] < 0.25
-    assert failed[2] > 0.75
-
-
 def test_a_worker_without_attempts_is_expected_to_do_as_others_do_and_a_few_attempts_move_it():
     every = attempts(told=0.5)
     unknown = every.score.copy()

@@ -11,6 +11,8 @@ import pytest
 
 from orchestai.config import ExecutionConfig, TasksConfig
 from orchestai.errors import FaultKind, InfrastructureError
+from orchestai.execution.contract.receipt import node_receipts
+from orchestai.execution.result import Decision
 from orchestai.execution.running_workflow import JudgingExecutor, Terms
 from orchestai.outcome import Scored, Unscorable
 from orchestai.rewards.unit_tests import judge
@@ -59,7 +61,11 @@ class Scripted:
             await asyncio.sleep(said if isinstance(said, float) else 0.001)
             text = said if isinstance(said, str) else SOLUTIONS[request.instruction]
             return Answer(
-                text=text, prompt=f"write {request.signature}", cost_usd=self.cost_usd, latency_ms=self.latency_ms
+                text=text,
+                prompt=f"write {request.signature}",
+                cost_usd=self.cost_usd,
+                latency_ms=self.latency_ms,
+                truncated=text.endswith("(cut)"),
             )
         finally:
             self.in_flight -= 1
@@ -225,6 +231,24 @@ async def test_a_wrong_text_is_a_failure_and_a_lost_parent_stops_its_children(sa
     execution = await lost.execute(QUESTION, steps_to_an_answer())
     assert [result.status for result in execution.results] == ["failed", "skipped"]
     assert lost.pool.names == ["good"]
+
+
+@pytest.mark.parametrize("said", ["", "I'm sorry, but I can't help with that.", "The sum is (cut)"])
+async def test_an_answer_that_is_empty_a_refusal_or_cut_off_is_not_accepted(sandbox: Sandbox, said: str) -> None:
+    steps = Workflow([{"id": "0", "instruction": QUESTION.instruction, "worker": "bad", "fallback": ("fine",)}])
+    asked = await executor(sandbox, {"bad": said, "fine": "10"}).run(QUESTION, steps)
+    assert (asked.answer, [a.accepted for a in asked.results[0].attempts]) == ("10", [False, True])
+    alone = await executor(sandbox, {"bad": said}).run(QUESTION, steps.replace({"0": {"fallback": ()}}))
+    assert alone.results[0].failed
+    assert node_receipts(alone)[0].asked[0].why_next
+
+
+async def test_the_deadline_cuts_nothing_off_where_an_accepted_answer_is_at_hand(sandbox: Sandbox) -> None:
+    """Whom else to ask is for whoever decides; here the second answer is awaited for nothing."""
+    steps = Workflow([{"id": "0", "instruction": QUESTION.instruction, "worker": "fine", "fallback": ("slow",)}])
+    terms = Terms(deadline=time.monotonic() + 0.3, decide=lambda attempts: Decision(0, False, 0.7))
+    execution = await executor(sandbox, {"fine": "10", "slow": 5.0}).run(QUESTION, steps, terms=terms)
+    assert (execution.answer, execution.partial, execution.results[0].probability) == ("10", False, 0.7)
 
 
 SUM, DOUBLE = "add 2 and 3", "double it"

@@ -54,7 +54,7 @@ def trials(records: Sequence[ExecutionRecord], reward: RewardForm) -> list[Trial
     for record in records:
         for subtask in record.subtasks if record.outcome == "scored" else ():
             for i, one in enumerate(subtask.attempts):
-                right = record.success and one.error is None and one.passed_check is not False
+                right = record.success and one.accepted
                 cost = reward.cost(record.cost) - reward.cost(max(record.cost - one.cost_usd, 0.0))
                 rest_ms = max(record.latency_ms - one.latency_ms, 0.0)
                 value = reward.alpha * right - cost - (reward.latency(record.latency_ms) - reward.latency(rest_ms))

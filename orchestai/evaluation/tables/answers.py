@@ -16,10 +16,7 @@ from orchestai.data.outcome_table import OutcomeTable, Rows, Values
 from orchestai.errors import UserError
 from orchestai.estimate.answers import (
     Choice,
-    Judged,
     SeenAnswers,
-    UntilFit,
-    UntilTwoAgree,
     Verdicts,
     Way,
     best_of,
@@ -29,13 +26,12 @@ from orchestai.estimate.answers import (
     tried,
 )
 from orchestai.estimate.calibration import expected_calibration_error
-from orchestai.estimate.comparators import COMPARATORS, Comparator
+from orchestai.estimate.comparators import COMPARATORS, find_comparator
 from orchestai.estimate.success import group_folds
 from orchestai.evaluation.statistics import Interval
 from orchestai.evaluation.tables.baselines import BASELINES
 from orchestai.evaluation.tables.estimates import OURS, Features, Fold
 from orchestai.evaluation.tables.evaluate import TableSplit, refuse_taken_names, sweep, usable
-from orchestai.plugins import find_object
 
 FIXED_ROWS: Final = ("best_single", "single_within_budget", "until_two_agree", "best_fixed_rule", "static_mix", "knn")
 JUDGE: Final = "judge"
@@ -156,8 +152,8 @@ def evaluate_answers(
                 decisions[row][: len(rows), place, split.test] = rows
                 if way is not None:
                     names = " > ".join(table.workers[worker] for worker in way.order)
-                    threshold = f", from {way.threshold}" if isinstance(way, Judged) else ""
-                    chosen.setdefault(row, []).append(f"{type(way).__name__}: {names}{threshold}")
+                    threshold = f", from {way.threshold}" if way.judge else ""
+                    chosen.setdefault(row, []).append(f"{way.stop}: {names}{threshold}")
     how = f"{int(tested.sum())} queries apart" if test else f"{len(table)} queries, five folds, {len(seeds)} seeds"
     title = f"{table.source}: {regime}, {how}" + (f", {labels} labels" if labels else "")
     decisions, ids = {row: own[:, :, tested] for row, own in decisions.items()}, np.array(table.ids)[tested].tolist()
@@ -174,7 +170,7 @@ def see_answers(table: OutcomeTable, name: str) -> SeenAnswers:
     if table.replies is None:
         raise UserError(f"{table.source}: this table holds no replies that could be compared")
     try:
-        compare: Comparator = COMPARATORS.get(name) or find_object(name)
+        compare = find_comparator(name)
     except (ImportError, AttributeError, ValueError) as error:
         raise UserError(f"--answers: {name!r}: no {', '.join(COMPARATORS)} or MODULE:FUNCTION ({error})") from None
     return SeenAnswers.of(table.texts, table.task_types, table.replies, compare)
@@ -195,14 +191,14 @@ def _rows(
 ) -> Iterator[tuple[str, Way | None, Values]]:
     """Each row with its way, where it has one, and the first two or all of its decisions on the test part."""
     table, known, learned = fold.table, answers.take(fold.train), verdicts.take(fold.train)
-    alone = (UntilFit(np.array([worker])) for worker in range(len(table.workers)))
+    alone = (Way(np.array([worker])) for worker in range(len(table.workers)))
     singles = list(tried(alone, known, learned))
     best = best_of(iter(singles), np.inf)
     assert best is not None
     most = budget or float(best.cost_usd.mean())
     fixed = list(tried(fixed_ways(known, learned, most), known, learned))
     within = best_of(iter(singles), most) or min(singles, key=lambda one: float(one.cost_usd.mean()))
-    agree = best_of((one for one in fixed if isinstance(one.way, UntilTwoAgree)), most) or within
+    agree = best_of((one for one in fixed if one.way.stop == "agree"), most) or within
     rule = best_of(iter([within, *fixed]), most) or within
     judged = learn_judged(known, learned, most, rule.way.order.tolist())
     choices = best, within, agree, rule, judged or rule, guarded(judged, rule)

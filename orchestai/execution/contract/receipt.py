@@ -15,6 +15,8 @@ from orchestai.execution.result import Attempt, Execution, SubtaskResult
 from orchestai.workers.base import Usage
 from orchestai.workflow import Workflow
 
+OUTDONE = "another answer is likelier to be right"
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -28,7 +30,7 @@ class AskedWorker(_Part):
         spent_usd: what it was paid.
         cached_tokens: of the prompt's, those that the server had read before.
         check: whether the node's own visible examples passed; None without any.
-        why_next: why the next worker was asked, or nobody was; empty where this answer is the node's.
+        why_next: why this answer is not the node's; empty where it is, unless something speaks against it.
     """
 
     worker: str
@@ -60,8 +62,8 @@ class Receipt(_Part):
     """What one answer took.
 
     Attributes:
-        status: `complete`; `partial` where the plan was not done by the deadline or an interruption, or the program
-            does not do what the instruction shows; `failed` where there is no answer.
+        status: `complete`; `partial` where the plan was not done by the deadline or an interruption, the answer was cut
+            off, or the program does not do what the instruction shows; `failed` where there is no answer.
         planner: who made the plan; where another was not sure of its own, also why.
         degraded: why the planner was not followed, and the best single worker was asked instead; empty where it was.
         confidence: the chance that its steps and edges are right; None where nobody knows.
@@ -175,7 +177,7 @@ def _status(execution: Execution) -> Literal["complete", "partial", "failed"]:
     if execution.partial:
         return "partial" if execution.answer else "failed"
     needed = execution.workflow.needed()
-    if execution.does_as_shown is False:
+    if execution.does_as_shown is False or execution.truncated:
         return "partial"
     return (
         "complete" if all(result.status == "done" for result in execution.results if result.id in needed) else "failed"
@@ -199,11 +201,11 @@ def _asked(result: SubtaskResult, place: int) -> AskedWorker:
         latency_ms=attempt.latency_ms,
         source=attempt.source,
         check=attempt.passed_check,
-        why_next=_why_next(attempt) if place != result.kept or attempt.error else "",
+        why_next=_why_next(attempt) if place != result.kept or attempt.error or attempt.rejected else "",
     )
 
 
 def _why_next(attempt: Attempt) -> str:
     if attempt.error is not None:
         return attempt.error
-    return "its visible check failed" if attempt.passed_check is False else ""
+    return "its visible check failed" if attempt.passed_check is False else attempt.rejected or OUTDONE
