@@ -34,6 +34,7 @@ from orchestai.planner.files import estimate_path
 from orchestai.planner.forecast import PoolForecaster, expected_reward
 from orchestai.planner.slots.text_encoder import MAX_SENTENCE_TOKENS, open_encoder, sentence_embedder
 from orchestai.plugins import did_you_mean
+from orchestai.rewards.step_credit import credit_steps
 from orchestai.tasks.instructions import NAME, folder
 from orchestai.tasks.splits import divide, place
 from orchestai.workers.base import WorkerCard
@@ -354,45 +355,6 @@ def _shown(logs: Path | str | Sequence[Path | str]) -> str:
     return str(logs) if isinstance(logs, str | Path) else ", ".join(map(str, logs))
 
 
-_ITERATIONS = 50
-
-
-def infer_right(
-    *,
-    cell: NDArray[np.int_],
-    execution: NDArray[np.int_],
-    succeeded: NDArray[np.bool_],
-    usual: Values | float = 0.5,
-    imagined: float = 2.0,
-) -> Values:
-    """(attempts,) probability that each attempt was right, by expectation maximization of a noisy AND.
-
-    The model: an attempt of a cell (say, of a worker and type) is right with the cell's own probability q, and an
-    execution succeeds if and only if every subtask has a right answer. So where one failed, an answer of cell c is
-    right with probability (q_c - P) / (1 - P), P being the product of q over the execution's answers.
-
-    Args:
-        cell: (attempts,) index of the cell.
-        execution: (attempts,) index of the execution.
-        succeeded: (executions,) whether the answer has the full score.
-        usual: (cells,) share of right attempts that is expected of a cell before any is seen.
-        imagined: attempts that this counts as.
-    """
-    tried, known = np.bincount(cell), succeeded[execution]
-    right = np.where(known, 1.0, 0.5)
-    for _ in range(_ITERATIONS):
-        rates = (np.bincount(cell, right) + imagined * np.asarray(usual)) / (tried + imagined)
-        rate = rates[cell]
-        logs = np.bincount(execution, np.log(np.maximum(rate, 1e-9)), minlength=len(succeeded))
-        product = np.exp(logs)[execution]
-        right = np.where(known, 1.0, np.maximum(rate - product, 0.0) / np.maximum(1 - product, 1e-9))
-    return right
-
-
-_IMAGINED = 0.5
-"""Attempts at a subtask that a worker's record on its type counts as."""
-
-
 def fit_estimate(records: Sequence[ExecutionRecord], config: Config) -> PoolEstimate | None:
     """What the executions say of the configured pool; None where fewer than twenty of them were judged."""
     attempts = step_attempts(records, worker_cards(config.workers))
@@ -431,7 +393,7 @@ def step_attempts(records: Sequence[ExecutionRecord], cards: Sequence[WorkerCard
     """What the executions that were judged say of each worker of a pool on each subtask.
 
     Executions in which others were asked, too, are left out. An answer that passed its own check and was part of a
-    failed execution was right with the probability that `infer_right` gives.
+    failed execution was right with the probability that `credit_steps` gives.
     """
     place = {card.name: number for number, card in enumerate(cards)}
     judged = [record for record in records if record.outcome == "scored" and _known(record, place)]
@@ -450,12 +412,12 @@ def step_attempts(records: Sequence[ExecutionRecord], cards: Sequence[WorkerCard
     passed = np.array([attempt.accepted for *_, attempt in attempts], dtype=bool)
     succeeded = np.array([record.success for record in judged], dtype=bool)
     complete = np.array([all(any(a.accepted for a in s.attempts) for s in one.subtasks) for one in judged], dtype=bool)
-    types = [task_type for _, task_type in rows]
+    texts, types = ([key[place] for key in rows] for place in (0, 1))
     return StepAttempts(
         workers=tuple(place),
-        texts=tuple(text for text, _ in rows),
+        texts=tuple(texts),
         task_types=tuple(types),
-        groups=near_duplicate_groups([text for text, _ in rows]),
+        groups=near_duplicate_groups(texts),
         prices=np.array([card.price_usd for card in cards]),
         planned=tuple(planned),
         succeeded=succeeded.astype(np.float64),
@@ -465,7 +427,7 @@ def step_attempts(records: Sequence[ExecutionRecord], cards: Sequence[WorkerCard
         row=row,
         worker=worker,
         passed=passed.astype(np.float64),
-        right=_right(execution, row, worker, passed, succeeded, complete, types),
+        right=_right(execution, row, worker, passed, succeeded, complete, texts, types),
         spending=np.array(
             [
                 (one.cost_usd, one.latency_ms / 1000, float(one.prompt_tokens + one.completion_tokens))
@@ -493,25 +455,17 @@ def _right(
     passed: NDArray[np.bool_],
     succeeded: NDArray[np.bool_],
     complete: NDArray[np.bool_],
+    texts: Sequence[str],
     types: Sequence[str],
 ) -> Values:
     """(attempts,) how probably each that passed was right; NaN where a step without an answer explains the failure.
 
-    First by worker and type, then by worker and subtask beside that.
+    First by what words and type say of a worker, then by its record on the subtask beside that.
     """
     right = np.where(passed, np.nan, 0.0)
     telling = passed & complete[execution]
     if not telling.any():
         return right
     execution, row, worker = execution[telling], row[telling], worker[telling]
-    number = {name: i for i, name in enumerate(dict.fromkeys(types))}
-    type_number = np.array([number[name] for name in types])
-    by_type, cell_of_type = np.unique(worker * len(number) + type_number[row], return_inverse=True)
-    of_type = infer_right(cell=cell_of_type, execution=execution, succeeded=succeeded)
-    rates = np.bincount(cell_of_type, of_type) / np.bincount(cell_of_type)
-    cells, cell = np.unique(worker * len(types) + row, return_inverse=True)
-    parents = np.searchsorted(by_type, cells // len(types) * len(number) + type_number[cells % len(types)])
-    right[telling] = infer_right(
-        cell=cell, execution=execution, succeeded=succeeded, usual=rates[parents], imagined=_IMAGINED
-    )
+    right[telling] = credit_steps(texts, types, execution=execution, row=row, worker=worker, succeeded=succeeded)
     return right

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import verify
-from orchestai.data.prepare import infer_right
 from orchestai.evaluation.statistics import bootstrap_mean, mean_over_groups, paired_difference, proportion
 from orchestai.evaluation.systems.baselines import LookupAssignment, NearestAssignment, PriorAssignment, Trial
 from orchestai.evaluation.systems.evaluate import static_mix
@@ -27,6 +26,7 @@ from orchestai.evaluation.tables.routing_metrics import (
     hypervolume,
 )
 from orchestai.planner.plan_metrics import compare
+from orchestai.rewards.step_credit import credit_steps, infer_right
 from orchestai.workflow import Subtask, Workflow
 
 NAN = math.nan
@@ -124,6 +124,8 @@ def test_the_blame_for_a_failure_goes_to_the_weak_worker() -> None:
         cell=np.tile([0, 1], 400),
         execution=np.repeat(np.arange(400), 2),
         succeeded=succeeded,
+        usual=np.full(2, 0.5),
+        imagined=2.0,
     )
     # Nothing but products is observed: the two rates multiply to the success rate.
     assert right[0::2].mean() * right[1::2].mean() == pytest.approx(succeeded.mean(), abs=0.03)
@@ -131,10 +133,27 @@ def test_the_blame_for_a_failure_goes_to_the_weak_worker() -> None:
         cell=np.append(np.tile([0, 1], 400), np.zeros(100, dtype=int)),
         execution=np.append(np.repeat(np.arange(400), 2), np.arange(400, 500)),
         succeeded=np.append(succeeded, np.ones(100, dtype=bool)),
+        usual=np.full(2, 0.5),
+        imagined=2.0,
     )
     # Executions of cell 0 alone, all successful, show whose fault the others are.
     assert alone[0:800:2].mean() > 0.95
     assert alone[1:800:2].mean() == pytest.approx(succeeded.mean(), abs=0.05)
+
+
+def test_words_tell_who_is_to_blame_where_checks_and_types_say_nothing() -> None:
+    """Two experts of one type each, in executions of two steps whose texts hardly occur twice; of three fails one."""
+    rng = np.random.default_rng(0)
+    verbs, worker = rng.integers(2, size=800), rng.integers(3, size=800)
+    texts = [f"{('turn', 'spell')[verb]} the word {rng.integers(10**6)}" for verb in verbs]
+    execution = np.repeat(np.arange(400), 2)
+    succeeded = (worker == verbs).reshape(400, 2).all(axis=1)
+    right = credit_steps(
+        texts, ["text"] * 800, execution=execution, row=np.arange(800), worker=worker, succeeded=succeeded
+    )
+    failed = ~succeeded[execution]
+    assert right[failed & (worker == verbs)].mean() > 0.9
+    assert right[failed & (worker != verbs)].mean() < 0.1
 
 
 def trial(worker: str, kind: str, value: float, words: str = "", first: bool = True) -> Trial:
