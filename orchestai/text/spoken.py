@@ -177,9 +177,9 @@ class SpokenListener:
 
 _REFUSAL = re.compile(
     r"\W*(?:(?:i['’]?m (?:very |so )?|i am )?sorry\b|i apologi[sz]e\b|unfortunately\b|as an ai\b[^.,]{0,60})?"
-    r"[\s,.;:—-]*(?:but )?i"
-    r"(?: can ?not|['’ ]?(?:m|am) (?:not able|unable) to| can['’]t| won['’]t| must decline to) "
-    r"(?:help|assist|provide|answer|comply|fulfil|complete|generate|create|write|engage|do (?:that|this))",
+    r"[\s,.;:—-]*(?:but )?i(?:(?: can ?not|['’ ]?(?:m|am) (?:not able|unable) to| can['’]t| won['’]t| must decline to) "
+    r"(?:help|assist|provide|answer|comply|fulfil|complete|generate|create|write|engage|do (?:that|this))"
+    r"| (?:do not|don['’]t) know[^.!?]{0,60}\W*\Z)",
     re.IGNORECASE,
 )
 

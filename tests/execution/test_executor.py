@@ -233,7 +233,7 @@ async def test_a_wrong_text_is_a_failure_and_a_lost_parent_stops_its_children(sa
     assert lost.pool.names == ["good"]
 
 
-@pytest.mark.parametrize("said", ["", "I'm sorry, but I can't help with that.", "The sum is (cut)"])
+@pytest.mark.parametrize("said", ["", "I'm sorry, but I can't help with that.", "I do not know.", "The sum is (cut)"])
 async def test_an_answer_that_is_empty_a_refusal_or_cut_off_is_not_accepted(sandbox: Sandbox, said: str) -> None:
     steps = Workflow([{"id": "0", "instruction": QUESTION.instruction, "worker": "bad", "fallback": ("fine",)}])
     asked = await executor(sandbox, {"bad": said, "fine": "10"}).run(QUESTION, steps)
