@@ -14,7 +14,7 @@ import pytest
 
 from orchestai.agents import workflow
 from orchestai.agents.repository import PatchError, apply_patch, find_blocks, touched_paths
-from orchestai.agents.tools.tool_loop import find_calls
+from orchestai.agents.tools import find_calls
 from orchestai.config import PlannerConfig
 from orchestai.outcome import Unscorable
 from orchestai.planner.language.plan_text import read_plan

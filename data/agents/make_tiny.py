@@ -20,7 +20,7 @@ import torch
 
 from orchestai.agents.conversation import Act
 from orchestai.agents.policies import open_policies
-from orchestai.agents.recipes.shorthand import load_agent_config
+from orchestai.agents.recipes import load_agent_config
 from orchestai.agents.registry import find, presets
 from orchestai.agents.trainer import open_stage
 from orchestai.agents.workflow import AttemptContext, attempt

@@ -100,8 +100,11 @@ class PolicyChatModel:
             BudgetExceededError: the messages fill the model's context.
             UserError: the template refuses the messages, or the engine the request.
         """
-        ids = self._prompt(messages)
-        context = self._served.context
+        known, context = len(self._said), self._served.context
+        if known and list(messages[:known]) == self._said:
+            ids = self._served.renderer.extend(self._read, self._written, self._ended, messages, known)
+        else:
+            ids = self._served.renderer.render(messages)
         if context is not None and len(ids) >= context:
             raise BudgetExceededError(f"{self._role}: {len(ids)} tokens, but the model reads {context}")
         settings = self._settings
@@ -115,12 +118,6 @@ class PolicyChatModel:
         self._read, self._written, self._ended = ids, written, completion.ended
         sampled = Sampled(prompt, completion.ids, completion.logp, version, settings.max_new_tokens)
         return Act(text, completion.ended, len(written), sampled)
-
-    def _prompt(self, messages: Sequence[Message]) -> list[int]:
-        known = len(self._said)
-        if known and list(messages[:known]) == self._said:
-            return self._served.renderer.extend(self._read, self._written, self._ended, messages, known)
-        return self._served.renderer.render(messages)
 
 
 class PooledChatModel:
@@ -201,7 +198,7 @@ class AgentFactory:
         self._config = config
         self._policies = policies
         self._pool = pool
-        self._backends = backends
+        self.backends = backends
         self._served = {
             name: ServedPolicy(
                 name,
@@ -222,42 +219,31 @@ class AgentFactory:
 
         The agents' `conversation` raises UserError for a role that the workflow does not name among its `roles`.
         """
-        seeds = Seeds(seed)
+        seeds, agents = Seeds(seed), self._config.agents
 
         def chat_model(role: str) -> ChatModel:
-            if role in self._config.agents.frozen:
-                return self._frozen(self._config.agents.frozen[role], attempt)
+            if role in agents.frozen:
+                frozen = agents.frozen[role]
+                assert self._pool is not None and self._config.workers is not None  # noqa: PT018
+                if frozen in self._config.workers.pool:
+                    return WorkerChatModel(frozen, self._pool, frozen, attempt)
+                params = SamplingParams(max_new_tokens=self._config.model.max_new_tokens)
+                return PooledChatModel(frozen, self._pool.generator(frozen), params, attempt)
             name = self._policies.of_role.get(role)
             if name is None:
-                known = ", ".join([*self._policies.of_role, *self._config.agents.frozen])
+                known = ", ".join([*self._policies.of_role, *agents.frozen])
                 raise UserError(
                     f"the workflow begins a conversation of {role!r}, but its roles are {known}; add it to them"
                 )
             settings = SampleSettings(temperature, self._config.model.max_new_tokens)
             return PolicyChatModel(self._served[name], role, settings, seeds)
 
-        agents = self._config.agents
         return AttemptContext(task, chat_model, Budget(agents.budget), agents.reward_weights)
-
-    async def sync(self, versions: Mapping[str, int]) -> dict[str, float]:
-        """See `Collector.sync`."""
-        figures: dict[str, dict[str, float]] = {}
-        for name, backend in self._backends.items():
-            figures[name] = await backend.sync(versions[name], beside=[self._backends[other] for other in figures])
-        return describe_policies(figures)
 
     async def close(self) -> None:
         """Sample no more."""
         for served in self._served.values():
             await served.batcher.close()
-
-    def _frozen(self, name: str, attempt: int) -> ChatModel:
-        assert self._pool is not None
-        assert self._config.workers is not None
-        if name in self._config.workers.pool:
-            return WorkerChatModel(name, self._pool, name, attempt)
-        params = SamplingParams(max_new_tokens=self._config.model.max_new_tokens)
-        return PooledChatModel(name, self._pool.generator(name), params, attempt)
 
 
 class AgentRollout:
@@ -289,7 +275,10 @@ class AgentRollout:
         seconds = {"acting": time.perf_counter() - started}
         if config.algorithm == "PPO" or config.sampler_correction is not None:
             started = time.perf_counter()
-            groups = await asyncio.to_thread(self._scored, tasks, groups)
+            by_id, flat = {task.task_id: task for task in tasks}, [e for group in groups for e in group]
+            scored = await asyncio.to_thread(with_scores, flat, by_id, self._policies.learning, config)
+            episodes = iter(scored)
+            groups = [[next(episodes) for _ in group] for group in groups]
             seconds["scoring"] = time.perf_counter() - started
         return Episodes(groups, seconds)
 
@@ -308,7 +297,11 @@ class AgentRollout:
 
     async def sync(self, versions: Mapping[str, int]) -> dict[str, float]:
         """See `Collector.sync`."""
-        return await self._factory.sync(versions)
+        figures: dict[str, dict[str, float]] = {}
+        backends = self._factory.backends
+        for name, backend in backends.items():
+            figures[name] = await backend.sync(versions[name], beside=[backends[other] for other in figures])
+        return describe_policies(figures)
 
     async def stop(self) -> None:
         """Attempt no more."""
@@ -338,9 +331,3 @@ class AgentRollout:
             for job in jobs:
                 job.cancel()
             await asyncio.gather(*jobs, return_exceptions=True)
-
-    def _scored(self, tasks: Sequence[Task], groups: Sequence[Sequence[Episode]]) -> list[list[Episode]]:
-        by_id = {task.task_id: task for task in tasks}
-        flat = with_scores([e for group in groups for e in group], by_id, self._policies.learning, self._config)
-        episodes = iter(flat)
-        return [[next(episodes) for _ in group] for group in groups]

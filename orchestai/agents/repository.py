@@ -17,14 +17,14 @@ import tarfile
 import tempfile
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, TypeAlias
 
 from orchestai.errors import InfrastructureError, UserError
-from orchestai.sandbox import Program, Report, Sandbox
+from orchestai.sandbox import Program, Sandbox
 from orchestai.sandbox.static.test_discovery import list_tests
 from orchestai.text.syntax import parse_python
 
@@ -48,30 +48,26 @@ def find_blocks(text: str) -> Iterator[EditBlock]:
     lines = text.split("\n")
     free = 0
     for i, line in enumerate(lines):
-        path = _path(lines[max(free, i - 2) : i]) if i > free and _SEARCH.fullmatch(line) else ""
-        if not path:
+        if i <= free or not _SEARCH.fullmatch(line):
+            continue
+        before = lines[max(free, i - 2) : i]  # which end with a name, perhaps above a fence
+        above = _name(before[-2]) if len(before) > 1 and before[-1].startswith(_FENCE) else ""
+        if not (path := above or _name(before[-1])):
             continue
         divider = next((k for k in range(i + 1, len(lines) - 1) if _DIVIDER.fullmatch(lines[k])), len(lines))
         end = next((k for k in range(divider + 1, len(lines)) if _REPLACE.match(lines[k])), None)
         if end is None:
             return
-        yield EditBlock(path, _joined(lines[i + 1 : divider]), _joined(lines[divider + 1 : end]))
+        old, new = (
+            "".join(f"{line}\n" for line in some) for some in (lines[i + 1 : divider], lines[divider + 1 : end])
+        )
+        yield EditBlock(path, old, new)
         free = end + 1
-
-
-def _path(before: Sequence[str]) -> str:
-    """The name that the lines before a block end with; empty where they do not."""
-    above = _name(before[-2]) if len(before) > 1 and before[-1].startswith(_FENCE) else ""
-    return above or _name(before[-1])
 
 
 def _name(line: str) -> str:
     name = line.lstrip("`*# \t").rstrip("`*: \t").strip()
     return "" if _NO_NAME.search(name) else name
-
-
-def _joined(lines: Sequence[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
 
 
 Files: TypeAlias = Mapping[str, bytes]
@@ -94,17 +90,14 @@ class PatchError(Exception):
 @lru_cache(maxsize=64)
 def read_commit(repository: Path, commit: str) -> Files:
     """The files of a commit of a repository, or of a bundle of one; links and submodules are left out."""
-    if repository.is_file():
-        with tempfile.TemporaryDirectory() as scratch:
-            done = _git("clone", "--quiet", "--bare", str(repository.resolve()), ".", cwd=Path(scratch))
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = repository
+        if repository.is_file():
+            folder = Path(scratch)
+            done = _git("clone", "--quiet", "--bare", str(repository.resolve()), ".", cwd=folder)
             if done.returncode:
                 raise UserError(f"{repository}: not a git bundle: {_last_line(done.stderr)}")
-            return _archive(Path(scratch), commit, repository)
-    return _archive(repository, commit, repository)
-
-
-def _archive(folder: Path, commit: str, repository: Path) -> Files:
-    done = _git("archive", "--format=tar", commit, cwd=folder)
+        done = _git("archive", "--format=tar", commit, cwd=folder)
     if done.returncode:
         raise UserError(f"{repository}: commit {commit!r} cannot be read: {_last_line(done.stderr)}")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
@@ -121,42 +114,21 @@ def apply_patch(files: Files, patch: str) -> Files:
     if blocks := list(find_blocks(patch)):
         changed = dict(files)
         for block in blocks:
-            _replace(changed, block.path, block.old, block.new)
+            _replace(changed, block.path.removeprefix("./"), block.old, block.new)
         return changed
     head = _DIFF_HEAD.search(patch)
     if head is None:
         raise PatchError("there is neither a unified diff nor a SEARCH/REPLACE block")
-    return _apply_diff(files, patch[head.start() :].partition("\n```")[0])
-
-
-def touched_paths(diff: str) -> set[str]:
-    """The files that a unified diff changes, makes, removes or renames."""
-    return {path for path in _TOUCHED.findall(diff) if path != "/dev/null"}
-
-
-def _replace(files: dict[str, bytes], path: str, old: str, new: str) -> None:
-    path = path.removeprefix("./")
-    parts = PurePosixPath(path).parts
-    is_inside = (
-        bool(parts) and not path.startswith("/") and ".." not in parts and parts[0] != ".git" and "\0" not in path
-    )
-    if not is_inside:
-        raise PatchError(f"{path!r} is not a path inside the repository")
-    if path not in files:
-        if old.strip():
-            raise PatchError(f"there is no file {path!r}")
-        files[path] = new.encode(errors="replace")
-        return
-    text = files[path].decode(errors="replace")
-    count = text.count(old) if old.strip() else 0
-    if count != 1:
-        raise PatchError(f"{path}: the lines to search for occur {count} times, not once")
-    files[path] = text.replace(old, new).encode(errors="replace")
-
-
-def _apply_diff(files: Files, diff: str) -> Files:
+    diff = patch[head.start() :].partition("\n```")[0]
     with tempfile.TemporaryDirectory() as scratch:
-        _write(files, Path(scratch))
+        for path, content in files.items():
+            target = Path(scratch, path)
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(content)
+            except (OSError, UnicodeError) as error:
+                reason = error.strerror if isinstance(error, OSError) else error
+                raise PatchError(f"{path[:100]!r} cannot be written: {reason}") from None
         _git("init", "--quiet", cwd=Path(scratch))
         # Else `--recount` takes blank lines, and the head of a plain diff's next file, for lines of the hunk before.
         diff = _NEXT_FILE.sub(r"\1diff -u\n", diff.rstrip("\n") + "\n")
@@ -170,15 +142,25 @@ def _apply_diff(files: Files, diff: str) -> Files:
         }
 
 
-def _write(files: Files, folder: Path) -> None:
-    for path, content in files.items():
-        target = folder / path
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
-        except (OSError, UnicodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise PatchError(f"{path[:100]!r} cannot be written: {reason}") from None
+def touched_paths(diff: str) -> set[str]:
+    """The files that a unified diff changes, makes, removes or renames."""
+    return {path for path in _TOUCHED.findall(diff) if path != "/dev/null"}
+
+
+def _replace(files: dict[str, bytes], path: str, old: str, new: str) -> None:
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or ".." in parts or parts[0] == ".git" or "\0" in path:
+        raise PatchError(f"{path!r} is not a path inside the repository")
+    if path not in files:
+        if old.strip():
+            raise PatchError(f"there is no file {path!r}")
+        files[path] = new.encode(errors="replace")
+        return
+    text = files[path].decode(errors="replace")
+    count = text.count(old) if old.strip() else 0
+    if count != 1:
+        raise PatchError(f"{path}: the lines to search for occur {count} times, not once")
+    files[path] = text.replace(old, new).encode(errors="replace")
 
 
 def _git(*arguments: str, cwd: Path, stdin: str = "") -> subprocess.CompletedProcess[bytes]:
@@ -263,7 +245,6 @@ async def run_tests(sandbox: Sandbox, files: Files, tests: Iterable[str]) -> dic
 
     Raises:
         InfrastructureError: the sandbox failed, or the repository does not fit its scratch disk.
-        UserError: tests are pytest's, which is not installed.
     """
     code = _unpack(files, sandbox)
     results: dict[str, TestResult] = {}
@@ -275,41 +256,38 @@ async def run_tests(sandbox: Sandbox, files: Files, tests: Iterable[str]) -> dic
             by_file[path][test] = name
     for path, names in by_file.items():
         source = files[path].decode(errors="replace")
-        own = _own_names(source)
+        own: set[str] = set()
+        try:  # its `unittest` tests, unless it cannot run outside its package
+            tree = parse_python(source)
+            if not any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree)):
+                own = set(list_tests(source))
+        except (SyntaxError, ValueError, RecursionError):
+            pass
         direct = {test: name for test, name in names.items() if name in own}
         others = [test for test in names if test not in direct]
-        numbered = {test: f"Tests.test_{number}" for number, test in enumerate(others)}
-        nodes = [_node(path, names[test]) for test in others]
-        if nodes and not sandbox.can_import("pytest"):
+        if others and not sandbox.can_import("pytest"):
             raise UserError(f"{path}: its tests are run by pytest, which is not installed; run: pip install pytest")
+        by_pytest = _PYTEST
+        for number, test in enumerate(others):
+            name = names[test]
+            node = f"{path}::{name.replace('.', '::', name.partition('[')[0].count('.'))}"
+            by_pytest += _PYTEST_TEST.format(number=number, test=node)
+        numbered = {test: f"Tests.test_{number}" for number, test in enumerate(others)}
         # What a file of direct tests expects is not there to be read. Pytest is imported before there are files, one of
         # which might have its name.
         unread = _unpack({name: files[name] for name in files if name != path}, sandbox) if direct else ""
-        for head, run, wanted in (
-            (unread, source, direct),
-            (
-                f"import pytest\n{code}",
-                _PYTEST + "".join(_PYTEST_TEST.format(number=i, test=test) for i, test in enumerate(nodes)),
-                numbered,
-            ),
-        ):
-            if wanted:
-                report = await sandbox.arun(Program(head, run, "repository", "open"))
-                results |= _results(report, wanted)
-    return results
-
-
-def _results(report: Report, wanted: Mapping[str, str]) -> dict[str, TestResult]:
-    """The results of tests; `wanted` holds their names in the report."""
-    if report.status == "infra_error":
-        raise InfrastructureError("sandbox", report.reason)
-    verdicts = {verdict.name: verdict for verdict in report.tests}
-    results = {}
-    for test, name in wanted.items():
-        verdict = verdicts.get(name)
-        passed = verdict is not None and verdict.outcome == "passed"
-        message = "" if passed else (verdict and (verdict.message or verdict.outcome)) or report.reason
-        results[test] = TestResult(passed, message)
+        for head, run, wanted in ((unread, source, direct), (f"import pytest\n{code}", by_pytest, numbered)):
+            if not wanted:
+                continue
+            report = await sandbox.arun(Program(head, run, "repository", "open"))
+            if report.status == "infra_error":
+                raise InfrastructureError("sandbox", report.reason)
+            verdicts = {verdict.name: verdict for verdict in report.tests}
+            for test, name in wanted.items():
+                verdict = verdicts.get(name)
+                passed = verdict is not None and verdict.outcome == "passed"
+                message = "" if passed else (verdict and (verdict.message or verdict.outcome)) or report.reason
+                results[test] = TestResult(passed, message)
     return results
 
 
@@ -322,21 +300,6 @@ def place(test: str, files: Files) -> tuple[str, str]:
         return (under_tests if path not in files and under_tests in files else path), f"{cls}.{match['method']}"
     path, _, name = test.partition("::")
     return path, name.replace("::", ".", name.partition("[")[0].count("::"))
-
-
-def _node(path: str, name: str) -> str:
-    """What pytest calls a test."""
-    return f"{path}::{name.replace('.', '::', name.partition('[')[0].count('.'))}"
-
-
-def _own_names(source: str) -> set[str]:
-    """The `unittest` tests that a file defines; none where it cannot run outside its package."""
-    try:
-        tree = parse_python(source)
-        relative = any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
-        return set() if relative else set(list_tests(source))
-    except (SyntaxError, ValueError, RecursionError):
-        return set()
 
 
 def _unpack(files: Files, sandbox: Sandbox) -> str:

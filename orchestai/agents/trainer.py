@@ -17,7 +17,7 @@ from typing_extensions import Unpack
 
 from orchestai.agents.agent_factory import AgentFactory, AgentRollout
 from orchestai.agents.policies import Policies, fingerprint_of, open_policies, save_policies, seen_by
-from orchestai.agents.recipes.shorthand import load_agent_config, words_of
+from orchestai.agents.recipes import load_agent_config, words_of
 from orchestai.agents.registry import find
 from orchestai.agents.workflow import AgentWorkflow
 from orchestai.agents.workflows.single import SingleAgent

@@ -110,28 +110,60 @@ class AttemptContext:
         Args:
             outcome: the reward; or several by name, of those that the workflow names among its `rewards`, whose
                 weighted sum is the reward. One that does not apply to this attempt may be left out, or None.
-            metrics: further figures, beside turns, tokens, named rewards and what each role earned.
+            metrics: further figures, beside turns, tokens, what workers billed, rows beyond one per trajectory, named
+                rewards and each role's mean reward.
         """
-        trajectories = tuple(map(_trajectory, self.conversations))
-        reward = self._reward(outcome)
-        named = reward.figures if isinstance(reward, Reward) else {}
+        trajectories = tuple(
+            Trajectory(
+                role=conversation.role,
+                policy=conversation.chat_model.policy,
+                turns=tuple(
+                    _turn(act, act.sampled)
+                    for act in conversation.acts
+                    if conversation.chat_model.trainable and act.sampled is not None and len(act.sampled.completion)
+                ),
+                reward=conversation.reward,
+                trainable=conversation.chat_model.trainable,
+                transcript=tuple((message["role"], message["content"]) for message in conversation.messages),
+            )
+            for conversation in self.conversations
+        )
+        if isinstance(outcome, Mapping):
+            applies = {name: reward_number(value) for name, value in outcome.items() if value is not None}
+            parts = {name: RewardPart(value, self._weights.get(name, 1.0)) for name, value in applies.items()}
+            reward: Reward | Unscorable = Reward.of(parts)
+        elif isinstance(outcome, Unscorable):
+            reward = outcome
+        else:
+            reward = Reward(reward_number(outcome.value if isinstance(outcome, Scored) else outcome))
+        earned: dict[str, list[float]] = {}
+        for talk in self.conversations:
+            own = [talk.reward] if talk.reward is not None else [act.reward for act in talk.acts]
+            earned.setdefault(talk.role, []).extend(one for one in own if one is not None)
+        acts = [act for talk in self.conversations for act in talk.acts]
+        cost_usd = sum(act.cost_usd for act in acts)
+        measured: dict[str, float] = {
+            "turns": len(acts),
+            "tokens": sum(act.tokens for act in acts),
+            "forked_rows": sum(len(rows_of(t.turns)) - 1 for t in trajectories if t.turns),
+            "budget_exceeded": 0.0,
+            **({"cost_usd": cost_usd} if cost_usd else {}),
+            **{f"{role}_reward": sum(rewards) / len(rewards) for role, rewards in earned.items() if rewards},
+            **(reward.figures if isinstance(reward, Reward) else {}),
+        }
         return Episode(
             task_id=self.task.task_id,
             group_id=self.task.task_id,
             trajectories=trajectories,
             reward=reward,
-            metrics={**_measured(self.conversations, trajectories), **named, **(metrics or {})},
-            text=_transcript(self.conversations),
+            metrics={**measured, **(metrics or {})},
+            text="\n\n".join(
+                f"[{talk.role}] {message['role']}: {message['content']}"
+                for talk in self.conversations
+                for message in talk.messages
+            ),
             answer=spoken((self._acts[-1].text if self._acts else "") if self.answer is None else self.answer),
         )
-
-    def _reward(self, outcome: Outcome | float | Mapping[str, float]) -> Reward | Unscorable:
-        if isinstance(outcome, Mapping):
-            applies = {name: reward_number(value) for name, value in outcome.items() if value is not None}
-            return Reward.of({name: RewardPart(value, self._weights.get(name, 1.0)) for name, value in applies.items()})
-        if isinstance(outcome, Unscorable):
-            return outcome
-        return Reward(reward_number(outcome.value if isinstance(outcome, Scored) else outcome))
 
 
 class AgentWorkflow(ABC):
@@ -184,20 +216,6 @@ async def attempt(workflow: AgentWorkflow, task: Task, context: AttemptContext) 
     return episode
 
 
-def _trajectory(conversation: Conversation) -> Trajectory:
-    turns = tuple(
-        _turn(act, act.sampled) for act in conversation.acts if act.sampled is not None and len(act.sampled.completion)
-    )
-    return Trajectory(
-        role=conversation.role,
-        policy=conversation.chat_model.policy,
-        turns=turns if conversation.chat_model.trainable else (),
-        reward=conversation.reward,
-        trainable=conversation.chat_model.trainable,
-        transcript=tuple((message["role"], message["content"]) for message in conversation.messages),
-    )
-
-
 def _turn(act: Act, sampled: Sampled) -> Turn:
     nothing = torch.zeros_like(sampled.logp)
     return Turn(
@@ -212,32 +230,4 @@ def _turn(act: Act, sampled: Sampled) -> Turn:
         truncated=not act.ended,
         token_limit=sampled.token_limit,
         text=act.text,
-    )
-
-
-def _measured(conversations: Sequence[Conversation], trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """What was said and spent, and each role's mean reward of its own, if it has any.
-
-    That is turns, tokens written, what workers billed (where they did), and rows beyond one per trajectory.
-    """
-    acts = [act for conversation in conversations for act in conversation.acts]
-    earned: dict[str, list[float]] = {}
-    for conversation in conversations:
-        own = [conversation.reward] if conversation.reward is not None else [act.reward for act in conversation.acts]
-        earned.setdefault(conversation.role, []).extend(reward for reward in own if reward is not None)
-    return {
-        "turns": len(acts),
-        "tokens": sum(act.tokens for act in acts),
-        "forked_rows": sum(len(rows_of(t.turns)) - 1 for t in trajectories if t.turns),
-        "budget_exceeded": 0.0,
-        **({"cost_usd": cost_usd} if (cost_usd := sum(act.cost_usd for act in acts)) else {}),
-        **{f"{role}_reward": sum(rewards) / len(rewards) for role, rewards in earned.items() if rewards},
-    }
-
-
-def _transcript(conversations: Sequence[Conversation]) -> str:
-    return "\n\n".join(
-        f"[{conversation.role}] {message['role']}: {message['content']}"
-        for conversation in conversations
-        for message in conversation.messages
     )

@@ -44,7 +44,7 @@ Checkpoint = Annotated[
 
 
 def _load(name: str, config: Path | None, words: list[str] | None) -> AgentConfig:
-    from orchestai.agents.recipes.shorthand import load_agent_config
+    from orchestai.agents.recipes import load_agent_config
     from orchestai.agents.registry import WORKFLOWS, presets
 
     if config is None and name in WORKFLOWS and (preset := presets().get(name)):
@@ -128,7 +128,7 @@ def index(
     output: Annotated[Path, typer.Option("--output", help="Folder for the index.")],
 ) -> None:
     """Index a corpus, for the search tool of workflows (agents.workflow_args.corpus)."""
-    from orchestai.agents.tools.search import SearchIndex, read_corpus
+    from orchestai.agents.search_index import SearchIndex, read_corpus
 
     built = SearchIndex.build(read_corpus(corpus))
     built.save(output)

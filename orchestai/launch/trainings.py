@@ -11,8 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from orchestai.agents import registry
-from orchestai.agents.recipes import comlrl_keys, mt_grpo_keys
-from orchestai.agents.recipes.shorthand import load_agent_config, named_paths
+from orchestai.agents.recipes import is_comlrl, is_recipe, load_agent_config, named_paths
 from orchestai.config import TINY, BackendConfig, Config, LoraConfig, ModelConfig, load_config, read
 from orchestai.config.agents import AgentConfig
 from orchestai.config.aliases import SHORT
@@ -85,7 +84,7 @@ def _sampling(config: Config | AgentConfig) -> tuple[BackendConfig | None, str]:
 
 def _is_of_agents(path: Path) -> bool:
     values = read(path)
-    return "agents" in values or mt_grpo_keys.is_recipe(values) or comlrl_keys.is_comlrl(values)
+    return "agents" in values or is_recipe(values) or is_comlrl(values)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestai.agents.policies import Policies, open_policies
-from orchestai.agents.recipes.shorthand import load_agent_config
+from orchestai.agents.recipes import load_agent_config
 from orchestai.agents.registry import find, presets
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.training.rl.monitoring import METRICS, ROLLOUTS

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestai.agents.recipes.shorthand import load_agent_config
+from orchestai.agents.recipes import load_agent_config
 from orchestai.agents.registry import WORKFLOWS, presets
-from orchestai.agents.tools.search import Passage, SearchIndex, open_index, read_corpus
+from orchestai.agents.search_index import Passage, SearchIndex, open_index, read_corpus
 from orchestai.errors import UserError
 
 PASSAGES = [

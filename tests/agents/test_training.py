@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from orchestai.agents.policies import open_policies, seen_by
-from orchestai.agents.recipes.shorthand import load_agent_config
+from orchestai.agents.recipes import load_agent_config
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.cli.agents import agents
 from orchestai.errors import UserError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestai.agents.recipes.shorthand import load_agent_config
+from orchestai.agents.recipes import load_agent_config
 from orchestai.agents.registry import presets
 from orchestai.agents.trainer import AgentTrainer
 from real_vllm.gaps import Gaps

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestai import cli
-from orchestai.agents.recipes.shorthand import load_agent_config
+from orchestai.agents.recipes import load_agent_config
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.cli import agent_scripts
 from orchestai.errors import UserError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestai.agents.recipes.shorthand import load_agent_config
+from orchestai.agents.recipes import load_agent_config
 
 FILE = """\
 agent_model: {name: Qwen/Qwen3-0.6B, type: qwen, temperature: 0.7, top_p: null, top_k: null, torch_dtype: auto}

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from orchestai.agents.recipes.shorthand import load_agent_config
+from orchestai.agents.recipes import load_agent_config
 from orchestai.cli import agent_scripts, app
 from orchestai.doctor import check_training
 

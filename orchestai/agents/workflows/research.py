@@ -11,9 +11,9 @@ import asyncio
 from pydantic import Field
 
 from orchestai.agents.conversation import Conversation
+from orchestai.agents.search_index import SearchFunction, SearchIndex
+from orchestai.agents.tools import Search as SearchTool
 from orchestai.agents.tools import describe, use_tools
-from orchestai.agents.tools.search import Search as SearchTool
-from orchestai.agents.tools.search import SearchFunction, SearchIndex
 from orchestai.agents.workflow import AttemptContext, all_tagged, shown, verdict, verdict_reward
 from orchestai.agents.workflows.search import Library
 from orchestai.outcome import Unscorable

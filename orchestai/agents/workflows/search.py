@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import Field, ImportString
 
 from orchestai.agents.conversation import Act, Conversation
-from orchestai.agents.tools.search import Passage, SearchFunction, SearchIndex, open_index
+from orchestai.agents.search_index import Passage, SearchFunction, SearchIndex, open_index
 from orchestai.agents.workflow import AgentWorkflow, AttemptContext, all_tagged, shown, tagged
 from orchestai.config.section import Section
 from orchestai.errors import UserError

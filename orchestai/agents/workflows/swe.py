@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from pydantic import Field
@@ -18,7 +17,6 @@ from orchestai.agents.conversation import Conversation
 from orchestai.agents.repository import (
     Files,
     PatchError,
-    TestResult,
     apply_patch,
     place,
     read_commit,
@@ -77,7 +75,11 @@ class SWE(AgentWorkflow):
     async def run(self, task: Task, context: AttemptContext) -> Episode:
         if missing := _FIELDS - task.details.keys():
             raise UserError(f"{task.task_id}: no {', '.join(sorted(missing))}; tasks must be of SWE-bench's format")
-        repository = self._repository(task.details["repo"])
+        folder, name = self.args.repositories, task.details["repo"]
+        last = PurePosixPath(name).name
+        clones = (folder / name, folder / name.replace("/", "__"), folder / last, folder / f"{last}.bundle")
+        if (repository := next((path for path in clones if path.exists()), None)) is None:
+            raise UserError(f"{folder}: no clone of {name!r}; clone it there, or set agents.workflow_args.repositories")
         files = await asyncio.to_thread(read_commit, repository, task.details["base_commit"])
         listing = "\n".join(sorted(path for path in files if path.endswith(".py")))
         issue = f"The issue:\n{task.instruction}"
@@ -85,7 +87,9 @@ class SWE(AgentWorkflow):
         analysis = await analyser.ask(f"{issue}\n\nThe files:\n{shown(listing, self.args.shown_characters)}")
         plan = f"{issue}\n\nAn analyst says:\n{shown(analysis.text, self.args.shown_characters)}"
         named = [path for path in dict.fromkeys(all_tagged(analysis.text, "file")) if path in files]
-        plan += "".join(self._show(path, files) for path in (named or _likely(task, files))[:_FILES_SHOWN])
+        for path in (named or _likely(task, files))[:_FILES_SHOWN]:
+            content = shown(files[path].decode(errors="replace"), self.args.shown_characters)
+            plan += f"\n\n{path}:\n```python\n{content}\n```"
 
         writer = context.conversation("writer", _WRITER)
         checks: list[Conversation] = []
@@ -102,13 +106,11 @@ class SWE(AgentWorkflow):
                 seen, score = f"The patch does not apply: {error}", 0.0
             else:
                 applied += 1
-                seen = _said(
-                    await run_tests(
-                        self.sandbox,
-                        _restored(patched, files),
-                        [test for test in task.details["PASS_TO_PASS"] if place(test, files)[0] in files],
-                    )
-                )
+                visible = [test for test in task.details["PASS_TO_PASS"] if place(test, files)[0] in files]
+                results = await run_tests(self.sandbox, _restored(patched, files), visible)
+                failed = [f"{test}: {result.message}" for test, result in results.items() if not result.passed]
+                passed = f"{len(results) - len(failed)} of {len(results)}"
+                seen = "\n".join([f"The patch applies. {passed} tests pass.", *failed])
                 score = await self._judge(task, files, patched)
             limit = self.args.shown_characters
             validator = context.conversation("validator", _VALIDATOR)
@@ -135,18 +137,6 @@ class SWE(AgentWorkflow):
                 "total_iterations": len(scores),
             },
         )
-
-    def _repository(self, name: str) -> Path:
-        folder = self.args.repositories
-        last = PurePosixPath(name).name
-        for path in (folder / name, folder / name.replace("/", "__"), folder / last, folder / f"{last}.bundle"):
-            if path.exists():
-                return path
-        raise UserError(f"{folder}: no clone of {name!r}; clone it there, or set agents.workflow_args.repositories")
-
-    def _show(self, path: str, files: Files) -> str:
-        content = shown(files[path].decode(errors="replace"), self.args.shown_characters)
-        return f"\n\n{path}:\n```python\n{content}\n```"
 
     async def _judge(self, task: Task, files: Files, patched: Files) -> float:
         """1 if the issue is resolved, else 0."""
@@ -183,9 +173,3 @@ def _restored(patched: Files, files: Files) -> dict[str, bytes]:
     """A patched repository in which all that decides how tests run is as it was."""
     kept = {path: content for path, content in patched.items() if PurePosixPath(path).name not in _JUDGES}
     return kept | {path: content for path, content in files.items() if PurePosixPath(path).name in _JUDGES}
-
-
-def _said(results: dict[str, TestResult]) -> str:
-    failed = {test: result.message for test, result in results.items() if not result.passed}
-    lines: Iterable[str] = (f"{test}: {message}" for test, message in failed.items())
-    return "\n".join([f"The patch applies. {len(results) - len(failed)} of {len(results)} tests pass.", *lines])

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from orchestai.agents.prepare import prepare
-from orchestai.agents.recipes.shorthand import load_agent_config
+from orchestai.agents.recipes import load_agent_config
 from orchestai.agents.registry import find
 from orchestai.agents.trainer import AgentTrainer
 from orchestai.agents.workflows.deepcoder import DeepCoder

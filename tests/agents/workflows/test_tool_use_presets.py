@@ -2,7 +2,7 @@
 
 from typer.testing import CliRunner
 
-from orchestai.agents.tools import open_index
+from orchestai.agents.search_index import open_index
 from orchestai.cli.agents import agents
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestai.agents.recipes.shorthand import load_agent_config
+from orchestai.agents.recipes import load_agent_config
 from orchestai.agents.workflows.writing import WritingArgs
 from orchestai.config.agents import AgentConfig
 

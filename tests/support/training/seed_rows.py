@@ -18,7 +18,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from orchestai import cli
-from orchestai.agents.recipes.shorthand import load_agent_config
+from orchestai.agents.recipes import load_agent_config
 from orchestai.agents.registry import presets
 from orchestai.config import LoggingConfig, load_config
 from orchestai.config.aliases import understand

@@ -1,4 +1,4 @@
-"""Search as a tool: BM25 (Robertson et al. 1994) over a corpus on this machine, by the package bm25s."""
+"""Passages that BM25 (Robertson et al. 1994, by bm25s) finds in a corpus on this machine, or a function of a user's."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from typing import Any
 import bm25s
 import numpy as np
 
-from orchestai.agents.tools.tool import CallFailedError
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.storage import artifacts
 from orchestai.tasks.records import read_file
-from orchestai.threads import in_thread
 
 _WORD = r"(?u)\b\w+\b"
 _ABOUT = "index.json"
@@ -142,52 +140,18 @@ class SearchFunction:
         Raises:
             InfrastructureError: the function raised, or gave something else than results.
         """
+        results = []
         try:
-            results = [self._passage(result) for result in islice(self._function(query), k)]
+            for result in islice(self._function(query), k):
+                known = {"text": result} if isinstance(result, str) else dict(result)
+                text = str(known["text"])
+                name = str(known.get("id") or artifacts.fingerprint(text))
+                results.append(Passage(name, str(known.get("title") or ""), text))
         except Exception as error:
             name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
             raise InfrastructureError("tool", f"search_tool {name}: {type(error).__name__}: {error}") from error
         self._found |= {passage.id: passage for passage in results}
         return results
-
-    def _passage(self, result: Any) -> Passage:
-        known = {"text": result} if isinstance(result, str) else dict(result)
-        text = str(known["text"])
-        return Passage(str(known.get("id") or artifacts.fingerprint(text)), str(known.get("title") or ""), text)
-
-
-class Search:
-    """Finds passages.
-
-    Args:
-        k: how many are shown.
-        passage_chars: characters shown of each.
-    """
-
-    name = "search"
-    description = "Searches a collection of texts, and gives the passages that fit the query best."
-    parameters: dict[str, Any] = {  # noqa: RUF012
-        "type": "object",
-        "properties": {"query": {"type": "string", "description": "Words to search for."}},
-        "required": ["query"],
-    }
-
-    def __init__(self, index: SearchIndex | SearchFunction, *, k: int = 3, passage_chars: int = 500) -> None:
-        self._index = index
-        self._k = k
-        self._passage_chars = passage_chars
-
-    async def __call__(self, query: str) -> str:
-        """The passages, each with its number and title on a line of their own.
-
-        Raises:
-            CallFailedError: no passage shares a word with the query.
-        """
-        found: list[Passage] = await in_thread(lambda: self._index.search(query, self._k))
-        shown = [f"[{passage.id}] {passage.title}\n{passage.text[: self._passage_chars]}" for passage in found]
-        if not shown:
-            raise CallFailedError("nothing was found")
-        return "\n\n".join(shown)
 
 
 def open_index(path: Path) -> SearchIndex:
