@@ -149,7 +149,20 @@ class JointWorkflow(AgentWorkflow):
         """As many attempts as there are agents, which are each other's baseline."""
         root = await self._grow(task, group, "root", self.prompts(task), ())
         returns = self._reward(root)
-        return [self._episode(agents, k, root, returns) for k, agents in enumerate(group)]
+        episodes = []
+        for k, context in enumerate(group):  # its joint actions' mean return; unscorable without all its acts' credit
+            mine = [number for number, action in enumerate(root.actions) if k in action]
+            own = [number for number in mine if root.actions[number][0] == k]
+            total, value = _add([returns[number] for number in mine]), _add([returns[number] for number in own])
+            if isinstance(total, Unscorable) or isinstance(value, Unscorable):
+                episodes.append(context.episode(total))
+                continue
+            metrics: dict[str, list[float]] = {}
+            for number in own:
+                _gather(root, number, 1, metrics)
+            means = {name: sum(some) / len(some) for name, some in metrics.items()}
+            episodes.append(context.episode(value.value / len(own), means))
+        return episodes
 
     async def _grow(
         self,
@@ -160,8 +173,17 @@ class JointWorkflow(AgentWorkflow):
         history: History,
     ) -> JointNode:
         """The node at which the roles read `prompts`, with all that follows it."""
+
+        async def act(context: AttemptContext, role: str, prompt: str) -> Act | Unscorable:
+            try:
+                return await context.conversation(role).ask(prompt)
+            except BudgetExceededError:
+                return Act("", ended=False, tokens=0)
+            except InfrastructureError as error:
+                return Unscorable.of(error)
+
         asked = [
-            asyncio.gather(*(_act(agents, role, prompt) for agents in group))
+            asyncio.gather(*(act(agents, role, prompt) for agents in group))
             for role, prompt in zip(self.roles, prompts, strict=True)
         ]
         acts = await asyncio.gather(*asked)
@@ -169,7 +191,10 @@ class JointWorkflow(AgentWorkflow):
         chosen = [[acts[role][k] for role, k in enumerate(action)] for action in actions]
         judgments = await asyncio.gather(*(self._judge(task, history, some) for some in chosen))
         node = JointNode(name, acts, actions, judgments)
-        if len(history) + 1 < self.args.num_turns and not self._finished(judgments):
+        threshold = self.args.termination_threshold
+        rewards = [judgment.reward for judgment in judgments if isinstance(judgment, Judgment)]
+        finished = not rewards or (threshold is not None and sum(rewards) / len(rewards) > threshold)
+        if len(history) + 1 < self.args.num_turns and not finished:
             going_on = [number for number, judgment in enumerate(judgments) if isinstance(judgment, Judgment)]
             histories = [[*history, _texts(chosen[number])] for number in going_on]
             children = await asyncio.gather(
@@ -196,11 +221,6 @@ class JointWorkflow(AgentWorkflow):
         except InfrastructureError as error:
             return Unscorable.of(error)
 
-    def _finished(self, judgments: Sequence[Judgment | Unscorable]) -> bool:
-        threshold = self.args.termination_threshold
-        rewards = [judgment.reward for judgment in judgments if isinstance(judgment, Judgment)]
-        return not rewards or (threshold is not None and sum(rewards) / len(rewards) > threshold)
-
     def _reward(self, node: JointNode) -> list[Outcome]:
         """Give every act of the tree its reward and its group; the returns of the node's joint actions."""
         returns = joint_returns(node, self.args.discount)
@@ -212,29 +232,6 @@ class JointWorkflow(AgentWorkflow):
         for child in node.children.values():
             self._reward(child)
         return returns
-
-    def _episode(self, context: AttemptContext, k: int, root: JointNode, returns: Sequence[Outcome]) -> Episode:
-        """The k-th attempt: its joint actions' mean return. Without it, or without all its acts' credit, unscorable."""
-        mine = [number for number, action in enumerate(root.actions) if k in action]
-        own = [number for number in mine if root.actions[number][0] == k]
-        total = _add([returns[number] for number in mine])
-        if isinstance(total, Unscorable):
-            return context.episode(total)
-        metrics: dict[str, list[float]] = {}
-        for number in own:
-            _gather(root, number, 1, metrics)
-        value = _add([returns[number] for number in own])
-        assert isinstance(value, Scored)
-        return context.episode(value.value / len(own), {name: sum(some) / len(some) for name, some in metrics.items()})
-
-
-async def _act(context: AttemptContext, role: str, prompt: str) -> Act | Unscorable:
-    try:
-        return await context.conversation(role).ask(prompt)
-    except BudgetExceededError:
-        return Act("", ended=False, tokens=0)
-    except InfrastructureError as error:
-        return Unscorable.of(error)
 
 
 def _texts(acts: Sequence[Act | Unscorable]) -> tuple[str, ...]:

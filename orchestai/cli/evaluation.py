@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from functools import partial
@@ -36,10 +36,7 @@ from orchestai.progress import console
 if TYPE_CHECKING:
     from orchestai.config import Config, WorkersConfig
     from orchestai.evaluation.systems.evaluate import Evaluation
-    from orchestai.execution.log import ExecutionLog
     from orchestai.execution.running_workflow import JudgingExecutor
-    from orchestai.planner.base import Planner
-    from orchestai.tasks.splits import SeenTasks
 
 
 def evaluate(
@@ -73,12 +70,13 @@ async def run_evaluate(
     from orchestai.evaluation.systems.evaluate import Logged, embedder
     from orchestai.evaluation.systems.evaluate import evaluate as run_evaluation
     from orchestai.evaluation.systems.runner import Runner
-    from orchestai.execution.log import read_log
+    from orchestai.execution.log import ExecutionLog, read_log
     from orchestai.execution.record import measured_in
     from orchestai.execution.runtime import open_runtime
     from orchestai.planner.checkpoint import forecaster_of, open_checkpoint, reference_of, seen_by
     from orchestai.planner.files import is_checkpoint
     from orchestai.planner.serving import whole_planner
+    from orchestai.planner.slots.model import PlannerModel
     from orchestai.planner.slots.text_encoder import open_encoder
     from orchestai.rewards.scorers import refuse_unscorable
     from orchestai.storage import artifacts
@@ -90,7 +88,9 @@ async def run_evaluate(
     records = read_log(logs).records if logs.exists() else []
     paths = {name: path for name, path in (("phase 1", phase1), ("phase 2", phase2)) if is_checkpoint(path)}
     planners = {name: open_checkpoint(path, config.planner, config.workers) for name, path in paths.items()}
-    _share_steps(list(planners.values()))
+    known_steps = [planner for planner in planners.values() if isinstance(planner, PlannerModel)]
+    for planner in known_steps[1:]:  # those that find the same steps find them once
+        planner.share_steps(known_steps[0])
     if not planners:
         raise UserError(f"neither {phase1} nor {phase2} exists; train first, or pass --phase1 and --checkpoint")
     held_out = held_out_tasks(splits, {name: seen_by(path) for name, path in paths.items()})
@@ -101,6 +101,9 @@ async def run_evaluate(
     # Before the work, so that a folder that cannot be written costs no evaluation.
     facts = {"phase1": str(phase1), "phase2": str(phase2), "logs": str(logs)}
     artifacts.save_run_info(output.parent, config, command="evaluate", **facts)
+    log = ExecutionLog(output.with_name(f"{output.stem}_executions"), run_id="evaluation")
+    log.path.unlink(missing_ok=True)  # what an earlier evaluation left
+    log.check()
     named = config.rewards.reward_weights
     ours = str(list(paths.values())[-1])
 
@@ -125,31 +128,12 @@ async def run_evaluate(
             open_executor=other_workers,
             whole=whole_planner(config.workers, runtime.pool),
             forecaster=forecaster_of(ours),
-            execution_log=_empty_log(output),
+            execution_log=log,
             shown=True,
         )
     evaluation = evaluation.on(held_out)
     evaluation.write(output)
     return evaluation
-
-
-def _share_steps(planners: Sequence[Planner]) -> None:
-    """Let planners that find the same steps find them once."""
-    from orchestai.planner.slots.model import PlannerModel
-
-    known = [planner for planner in planners if isinstance(planner, PlannerModel)]
-    for planner in known[1:]:
-        planner.share_steps(known[0])
-
-
-def _empty_log(output: Path) -> ExecutionLog:
-    """The log beside the figures, without what an earlier evaluation has left in it."""
-    from orchestai.execution.log import ExecutionLog
-
-    log = ExecutionLog(output.with_name(f"{output.stem}_executions"), run_id="evaluation")
-    log.path.unlink(missing_ok=True)
-    log.check()
-    return log
 
 
 def score(
@@ -169,50 +153,29 @@ def score(
 ) -> None:
     """Judge samples of a suite's tasks by their tests and print pass@k. Interrupt and repeat it to continue."""
     from orchestai.config import load_config
+    from orchestai.evaluation.samples import verdict_path
 
-    loaded = load_config(config, [*(overrides or []), *override("tasks.suite", suite)])
-    whole = run_async(
-        run_score(loaded, samples=samples, ks=_parse_k(k), output=output, json_path=json_path, checkpoint=checkpoint)
-    )
-    if not whole:
-        raise typer.Exit(1)
-
-
-def _parse_k(text: str) -> list[int]:
     try:
-        ks = sorted({int(part) for part in text.split(",")})
+        ks = sorted({int(part) for part in k.split(",")})
     except ValueError:
         ks = []
     if not ks or ks[0] < 1:
-        raise UserError(f"--k: {text!r} is not a list of numbers from 1; write it such as 1,10")
-    return ks
+        raise UserError(f"--k: {k!r} is not a list of numbers from 1; write it such as 1,10")
+    loaded = load_config(config, [*(overrides or []), *override("tasks.suite", suite)])
+    if not run_async(_score(loaded, samples, ks, output or verdict_path(samples), json_path, checkpoint)):
+        raise typer.Exit(1)
 
 
-async def run_score(
-    config: Config,
-    *,
-    samples: Path,
-    ks: Sequence[int],
-    output: Path | None = None,
-    json_path: Path | None = None,
-    checkpoint: Path | None = None,
+async def _score(
+    config: Config, samples: Path, ks: list[int], output: Path, json_path: Path | None, checkpoint: Path | None
 ) -> bool:
-    """Judge the samples of a file, print what they are worth and keep the verdicts; whether all could be judged.
-
-    Args:
-        checkpoint: the planner or agents that wrote the samples; those of tasks that it has seen are left out.
-    """
+    """Judge the samples of a file, print what they are worth and keep the verdicts; whether all could be judged."""
+    from orchestai.agents import policies
     from orchestai.evaluation.held_out import held_out_tasks
-    from orchestai.evaluation.samples import (
-        VerdictFile,
-        check_distinct,
-        progress_bar,
-        read_samples,
-        samples_of,
-        verdict_path,
-    )
+    from orchestai.evaluation.samples import VerdictFile, check_distinct, progress_bar, read_samples
     from orchestai.evaluation.samples import score as judge
     from orchestai.execution.runtime import open_sandbox
+    from orchestai.planner.checkpoint import seen_by
     from orchestai.sandbox.levels import refusal
     from orchestai.storage import artifacts
     from orchestai.tasks.splits import open_splits
@@ -221,16 +184,16 @@ async def run_score(
 
     suite = open_suite(config.tasks)
     tasks = [task for split in suite.splits for task in suite.split(split)]
-    read = read_samples(samples, tasks)
-    held_out = (
-        None
-        if checkpoint is None
-        else held_out_tasks(open_splits(config.tasks), {str(checkpoint): _seen_by(checkpoint)})
-    )
-    if held_out is not None:
-        read = samples_of(held_out.kept, read, samples)
+    read, held_out = read_samples(samples, tasks), None
+    if checkpoint is not None:
+        of_agents = (checkpoint / policies.METADATA).exists()
+        seen = policies.seen_by(checkpoint) if of_agents else seen_by(checkpoint)
+        held_out = held_out_tasks(open_splits(config.tasks), {str(checkpoint): seen})
         tasks = list(held_out.kept)
-    output = output or verdict_path(samples)
+        names = {task.task_id for task in tasks}
+        read = [sample for sample in read if sample.task.task_id in names]
+        if not read:
+            raise UserError(f"{samples}: no sample is of one of the {len(names)} held-out tasks; write some for these")
     check_distinct([samples, output, *([json_path] if json_path else [])])
     file = VerdictFile(output)
     if file.problems:
@@ -260,14 +223,6 @@ async def run_score(
     return not report.lost
 
 
-def _seen_by(checkpoint: Path) -> SeenTasks:
-    """Of a planner or of agents."""
-    from orchestai.agents import policies
-    from orchestai.planner.checkpoint import seen_by
-
-    return policies.seen_by(checkpoint) if (checkpoint / policies.METADATA).exists() else seen_by(checkpoint)
-
-
 def evaluate_table(
     table: Annotated[list[Path], flag("table", "File or folder of outcomes; may be given several times.")],
     reader: Reader,
@@ -291,7 +246,6 @@ def evaluate_table(
 ) -> None:
     """Compare routers on an outcome table: AIQ, APGR and more, with intervals, on queries that nothing learned from."""
     from orchestai.config import load_config
-    from orchestai.errors import UserError
     from orchestai.evaluation.tables.answers import evaluate_answers, see_answers
     from orchestai.evaluation.tables.baselines import BASELINES
     from orchestai.evaluation.tables.estimates import OURS, estimate

@@ -16,7 +16,7 @@ from rich.table import Table
 from orchestai.data.training_file import TrainingExample
 from orchestai.errors import UserError
 from orchestai.evaluation.held_out import HeldOut, hold_out
-from orchestai.evaluation.statistics import Interval, Values, mean, mean_over_groups, number
+from orchestai.evaluation.statistics import Values, mean, mean_over_groups, number
 from orchestai.lm.length_batches import length_batches
 from orchestai.planner import plan_metrics
 from orchestai.planner.base import Plan
@@ -161,19 +161,25 @@ def score_plan(made: Workflow | None, example: TrainingExample, embed: EmbedSent
     Args:
         valid: the raw validity.
     """
-    wanted = example.workflow
+    wanted, seconds, error = example.workflow, example.seconds, math.nan
     if made is None:
         return PlanScore(**dict.fromkeys(METRICS[:-1], 0.0))
     sizes, words = (len(made), len(wanted)), (words_of(made), words_of(wanted))
     if example.given and words[0] == words[1]:
         exact = match = {i: i for i in range(len(wanted))}
     else:
-        exact = plan_metrics.match_greedily(_equal(*words), 1.0)
+        plain = [[" ".join(one.casefold().split()).rstrip(".") for one in some] for some in words]
+        exact = plan_metrics.match_greedily(np.array([[float(a == b) for b in plain[1]] for a in plain[0]]), 1.0)
         match = plan_metrics.match_greedily(embed(words[0]) @ embed(words[1]).T, SAME_STEP)
     drawn, right = plan_metrics.edges_of(made), plan_metrics.edges_of(wanted)
     place = {subtask.id: i for i, subtask in enumerate(made.subtasks)}
     order = [place[subtask.id] for subtask in made.order()]
     edges = plan_metrics.edge_f1(drawn, right, match)
+    if example.given and len(made) == len(exact) == len(seconds) == len(wanted):
+        places = enumerate(made.subtasks)
+        planned = made.critical_path({step.id: seconds[wanted.subtasks[exact[i]].id] for i, step in places})
+        best = wanted.critical_path(seconds)
+        error = abs(planned - best) / best if best else math.nan
     return PlanScore(
         node_f1=plan_metrics.node_f1(match, *sizes),
         node_f1_exact=plan_metrics.node_f1(exact, *sizes),
@@ -184,23 +190,8 @@ def score_plan(made: Workflow | None, example: TrainingExample, embed: EmbedSent
         graph_f1=plan_metrics.graph_f1(drawn, right, match, *sizes),
         raw_validity=float(valid),
         decoded_validity=1.0,
-        critical_path_error=_critical_path_error(made, example, exact) if example.given else math.nan,
+        critical_path_error=error,
     )
-
-
-def _equal(made: Sequence[str], wanted: Sequence[str]) -> NDArray[np.float64]:
-    plain = [" ".join(words.casefold().split()).rstrip(".") for words in (*made, *wanted)]
-    return np.array([[float(a == b) for b in plain[len(made) :]] for a in plain[: len(made)]])
-
-
-def _critical_path_error(made: Workflow, example: TrainingExample, match: plan_metrics.Match) -> float:
-    wanted, seconds = example.workflow, example.seconds
-    if not len(made) == len(match) == len(seconds) == len(wanted):
-        return math.nan
-    places = enumerate(made.subtasks)
-    planned = made.critical_path({subtask.id: seconds[wanted.subtasks[match[i]].id] for i, subtask in places})
-    right = wanted.critical_path(seconds)
-    return abs(planned - right) / right if right else math.nan
 
 
 PLANNER: Final = "planner"
@@ -294,7 +285,7 @@ class PlansEvaluation:
         for floor in self.scores:
             if floor != PLANNER:
                 paired = (self._paired(floor, _SHOWN[heading]) for heading in compared)
-                cells = (_interval(self._groups(values, MACRO)).signed() for values in paired)
+                cells = (mean_over_groups(self._groups(values, MACRO), draws=2000).signed() for values in paired)
                 shown.add_row(floor.replace("_", " "), *cells)
         return shown
 
@@ -305,7 +296,7 @@ class PlansEvaluation:
             own = values(metric)
             for source, cell in found.items():
                 for non_chain in (False, True):
-                    one = _interval(self._groups(own, source, non_chain))
+                    one = mean_over_groups(self._groups(own, source, non_chain), draws=2000)
                     if one.n:
                         cell[metric + "_non_chain" * non_chain] = one.to_dict()
         return found
@@ -321,10 +312,6 @@ class PlansEvaluation:
         of = np.array([example.suite for example in self.examples])
         kept = ~(self._chains & non_chain)
         return [values[kept & (of == name)] for name in self.names if source in (name, MACRO)]
-
-
-def _interval(groups: Sequence[Values]) -> Interval:
-    return mean_over_groups(groups, draws=2000)
 
 
 _FLOORS: Final[dict[str, Callable[[int], Iterable[int]]]] = {

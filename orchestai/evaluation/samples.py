@@ -26,7 +26,7 @@ from orchestai.rewards.scorers import judge
 from orchestai.sandbox import Report, Sandbox, TestVerdict
 from orchestai.sandbox.program import Isolation, Status
 from orchestai.storage import artifacts
-from orchestai.tasks.records import Record, read_file
+from orchestai.tasks.records import read_file
 from orchestai.tasks.task import UNIT_TESTS, Task
 
 _MBPP = "mbpp"
@@ -49,35 +49,25 @@ def read_samples(path: Path, tasks: Sequence[Task]) -> list[Sample]:
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file; pass a .jsonl or .jsonl.gz file of samples")
-    by_id = {_spelling(task.task_id, task.suite): task for task in tasks}
-    rows = read_file(path, "sample")
-    return [_sample(index, row, where, by_id, tasks[0]) for index, (where, row) in enumerate(rows)]
-
-
-def samples_of(tasks: Sequence[Task], samples: Sequence[Sample], path: Path) -> list[Sample]:
-    """The samples of some tasks alone."""
-    names = {task.task_id for task in tasks}
-    kept = [sample for sample in samples if sample.task.task_id in names]
-    if not kept:
-        raise UserError(f"{path}: no sample is of one of the {len(names)} held-out tasks; write some for these")
-    return kept
-
-
-def _sample(index: int, row: Record, where: str, by_id: dict[str, Task], first: Task) -> Sample:
-    if "task_id" not in row:
-        raise UserError(f"{where}: field 'task_id' is missing; add it, such as {first.task_id!r}")
-    task = by_id.get(_spelling(row["task_id"], first.suite))
-    if task is None:
-        raise UserError(
-            f"{where}: {first.suite} has no task {row['task_id']!r} (its first is {first.task_id!r}); "
-            "correct it, or choose another --suite or tasks.path"
-        )
-    for key, head in (("solution", ""), ("completion", task.complete_prompt)):
-        if isinstance(code := row.get(key), str):
-            return Sample(index, task, head + code)
-    raise UserError(
-        f"{where}: neither 'solution' (the whole program) nor 'completion' (what follows the prompt) is a text; add one"
-    )
+    by_id, first, samples = {_spelling(task.task_id, task.suite): task for task in tasks}, tasks[0], []
+    for index, (where, row) in enumerate(read_file(path, "sample")):
+        if "task_id" not in row:
+            raise UserError(f"{where}: field 'task_id' is missing; add it, such as {first.task_id!r}")
+        task = by_id.get(_spelling(row["task_id"], first.suite))
+        if task is None:
+            raise UserError(
+                f"{where}: {first.suite} has no task {row['task_id']!r} (its first is {first.task_id!r}); "
+                "correct it, or choose another --suite or tasks.path"
+            )
+        heads = (("solution", ""), ("completion", task.complete_prompt))
+        code = next((head + row[key] for key, head in heads if isinstance(row.get(key), str)), None)
+        if code is None:
+            raise UserError(
+                f"{where}: neither 'solution' (the whole program) nor 'completion' (what follows the prompt) is a "
+                "text; add one"
+            )
+        samples.append(Sample(index, task, code))
+    return samples
 
 
 def _spelling(task_id: object, suite: str) -> str:

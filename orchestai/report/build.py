@@ -7,7 +7,7 @@ import hashlib
 import math
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import cache
@@ -66,18 +66,16 @@ class Groups:
                 update,
                 task,
                 len(attempts),
-                [_reward(attempt) for attempt in attempts],
+                [
+                    float(f"{reward:.5g}") if isinstance(reward := attempt.get("reward"), int | float) else None
+                    for attempt in attempts
+                ],
                 any("transcript" in attempt for attempt in attempts),
                 ", ".join(sorted(faults)),
                 chunk,
                 place,
             ]
         )
-
-
-def _reward(attempt: dict[str, Any]) -> float | None:
-    value = attempt.get("reward")
-    return float(f"{value:.5g}") if isinstance(value, int | float) else None
 
 
 def _shown(attempt: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +85,16 @@ def _shown(attempt: dict[str, Any]) -> dict[str, Any]:
     if isinstance(said := attempt.get("transcript"), str):
         return shown | {"speeches": _speeches(said, attempt.get("speeches"))}
     plan = attempt.get("plan")
-    return shown | {"plan": plan, "steps": list(_steps(plan)) if isinstance(plan, str) else []}
+    steps = [  # of a plan on one line, `ID WORKER>FALLBACK "words" after ID,ID | ...`
+        {
+            "id": step[1],
+            "workers": [worker for worker in step[2].split(">") if worker],
+            "instruction": step[3],
+            "depends_on": [parent.strip() for parent in (step[4] or "").split(",") if parent.strip()],
+        }
+        for step in (_STEP.finditer(plan) if isinstance(plan, str) else ())
+    ]
+    return shown | {"plan": plan, "steps": steps}
 
 
 def _turn(turn: dict[str, Any]) -> dict[str, Any]:
@@ -110,17 +117,6 @@ def _speeches(said: str, parts: Any) -> list[dict[str, str]]:
                 speeches = []
                 break
     return speeches or [{"role": "", "speaker": "", "text": said}] * bool(said)
-
-
-def _steps(plan: str) -> Iterator[dict[str, Any]]:
-    """Of a plan on one line, `ID WORKER>FALLBACK "words" after ID,ID | ...`."""
-    for step in _STEP.finditer(plan):
-        yield {
-            "id": step[1],
-            "workers": [worker for worker in step[2].split(">") if worker],
-            "instruction": step[3],
-            "depends_on": [parent.strip() for parent in (step[4] or "").split(",") if parent.strip()],
-        }
 
 
 STYLES = ("page.css", "views.css")
@@ -156,11 +152,12 @@ def write_page(output: Path, data: Mapping[str, Any], index: Mapping[str, Any], 
     artifacts.write_text(output, html)
 
 
-def render(data: Mapping[str, Any], index: Mapping[str, Any], chunks: Any) -> str:
+def render(data: Mapping[str, Any], index: Mapping[str, Any], chunks: Any) -> Any:
     """The page's text."""
     style, script = _joined(STYLES), f"(() => {{\n'use strict';\n{_joined(SCRIPTS)}\n}})();"
     loads = data["chunks"]["folder"] is not None
-    return _template().render(
+    environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
+    return environment.from_string(_joined(("page.html",))).render(
         title=visible(data["title"]),
         policy=policy(style, script, loads_scripts=loads),
         style=style,
@@ -188,12 +185,6 @@ def policy(style: str, script: str, *, loads_scripts: bool) -> str:
 def _joined(names: tuple[str, ...]) -> str:
     folder = resources.files("orchestai.report") / "page"
     return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
-
-
-@cache
-def _template() -> Any:
-    environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
-    return environment.from_string(_joined(("page.html",)))
 
 
 def _hash(text: str) -> str:
@@ -249,7 +240,12 @@ def charts(phase: str, rows: Rows, settings: Mapping[str, Any]) -> list[dict[str
         settings: of phase 2, flat, as its run file keeps them.
     """
     known, along = (_PHASE1, "epoch") if phase == "phase1" else (_PHASE2, "update")
-    guards = _guards(settings) if phase == "phase2" else {}
+    guards: dict[str, list[dict[str, Any]]] = {}  # where training stops, by chart
+    if phase == "phase2" and is_number(invalid := settings.get("max_invalid_share")):
+        guards["Plans that could be executed"] = [{"value": 1 - invalid, "label": "stops below, ten updates in a row"}]
+    if phase == "phase2" and is_number(flat := settings.get("flat_patience")):
+        label = f"stops at 100 %, {flat} updates in a row"
+        guards["Groups without a difference"] = [{"value": 1.0, "label": label}]
     drawn = [_drawn(chart, rows, along, guards.get(chart.title, [])) for chart in known]
     named = {name for chart in known for name in chart.series}
     rest = {name: None for row in rows for name in row if name not in named | {along}}
@@ -273,20 +269,6 @@ def _drawn(chart: _Chart, rows: Rows, along: str, guards: list[dict[str, Any]]) 
             thinned = [[part[-1][0], float(f"{sum(y for _, y in part) / len(part):.5g}")] for part in parts]
             series.append({"name": name, "label": label, "points": thinned})
     return {"title": chart.title, "unit": chart.unit, "note": chart.note, "series": series, "guards": guards}
-
-
-def _guards(settings: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Where training stops, by chart."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    if is_number(invalid := settings.get("max_invalid_share")):
-        found["Plans that could be executed"] = [_guard(1 - invalid, "stops below, ten updates in a row")]
-    if is_number(flat := settings.get("flat_patience")):
-        found["Groups without a difference"] = [_guard(1.0, f"stops at 100 %, {flat} updates in a row")]
-    return found
-
-
-def _guard(value: float, label: str) -> dict[str, Any]:
-    return {"value": value, "label": label}
 
 
 _MISSING = {
@@ -318,7 +300,21 @@ class Report:
         """Read what one path holds."""
         run, problems = len(self.runs), list(found.problems)
         facts = [source.value for source in found.of("run") if isinstance(source.value, dict)]
-        settings = _settings(facts)
+        identities = [fact["identity"] for fact in facts if isinstance(fact.get("identity"), dict)]
+        settings = {  # phase 2's, from the last run file that has them
+            key.removeprefix(_PREFIX): value
+            for identity in identities
+            for key, value in identity.items()
+            if key.startswith(_PREFIX)
+        }
+        lines = [
+            {
+                key: value
+                for key, value in fact.items()
+                if isinstance(value, str | int | float) or (key == "versions" and isinstance(value, dict))
+            }
+            for fact in facts
+        ]
         for source in found.of("executions"):
             self.executions.read(run, source.path, problems)
         for source in found.of("rollouts"):
@@ -337,7 +333,7 @@ class Report:
             {
                 "name": name,
                 "files": [{"kind": source.kind, "name": source.path.name} for source in found.sources],
-                "facts": [_facts(fact) for fact in facts],
+                "facts": lines,
                 "problems": problems,
             }
         )
@@ -431,23 +427,3 @@ def distinct_names(paths: Sequence[Path], names: Sequence[str]) -> list[str]:
     if len(set(names)) == len(names) and not any(name.isdigit() for name in names):
         return list(names)
     return longer if len(set(longer)) == len(longer) else [str(path) for path in paths]
-
-
-def _settings(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Phase 2's settings, from the last run file that has them."""
-    identities = [fact["identity"] for fact in facts if isinstance(fact.get("identity"), dict)]
-    return {
-        key.removeprefix(_PREFIX): value
-        for identity in identities
-        for key, value in identity.items()
-        if key.startswith(_PREFIX)
-    }
-
-
-def _facts(fact: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run file says in one line each."""
-    return {
-        key: value
-        for key, value in fact.items()
-        if isinstance(value, str | int | float) or (key == "versions" and isinstance(value, dict))
-    }

@@ -18,8 +18,17 @@ _PAIRS = ("success_ci", "reward_ci")
 
 def evaluation(value: Mapping[str, Any]) -> dict[str, Any]:
     """One evaluation of planners and baselines, from its JSON file."""
-    planners = _planners(value)
-    rows = [_row(row, _role(str(row.get("name")), planners)) for row in _mappings(value["rows"])]
+    # Those that were compared with others: the trained ones
+    planners = {str(pair["of"]) for pair in _mappings(value.get("differences")) if "of" in pair}
+    decomposed = value.get("decompositions")
+    planners |= set(decomposed if isinstance(decomposed, Mapping) else ())
+    rows: list[dict[str, Any]] = []
+    for row in _mappings(value["rows"]):
+        name = str(row.get("name"))
+        role = "oracle" if name == ORACLE else "whole" if name.startswith(WHOLE) else "other"
+        numbers = {key: row[key] if is_number(row.get(key)) else None for key in _NUMBERS}
+        pairs = {key: row[key] if _is_numbers(row.get(key), 2) else None for key in _PAIRS}
+        rows.append({"name": name, "role": "ours" if name in planners else role, **numbers, **pairs})
     hull = [row for row in rows if row["role"] != "oracle"]
     swept = value.get("preferences")
     return {
@@ -38,14 +47,7 @@ def evaluation(value: Mapping[str, Any]) -> dict[str, Any]:
             for setting in _mappings(swept.get("preferences") if isinstance(swept, Mapping) else None)
             if is_interval(setting.get("success"))
         ],
-        "choices": value.get("choices"),
     }
-
-
-def _row(row: Mapping[str, Any], role: str) -> dict[str, Any]:
-    numbers = {key: row[key] if is_number(row.get(key)) else None for key in _NUMBERS}
-    pairs = {key: row[key] if _is_numbers(row.get(key), 2) else None for key in _PAIRS}
-    return {"name": str(row.get("name")), "role": role, **numbers, **pairs}
 
 
 def table(name: str, value: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -120,21 +122,6 @@ def _is_numbers(value: Any, count: int) -> TypeGuard[list[float]]:
 
 def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
     return (one for one in value if isinstance(one, Mapping)) if isinstance(value, list) else iter(())
-
-
-def _planners(value: Mapping[str, Any]) -> set[str]:
-    """Those that were compared with others: the trained ones."""
-    compared = {str(pair["of"]) for pair in _mappings(value.get("differences")) if "of" in pair}
-    decomposed = value.get("decompositions")
-    return compared | set(decomposed if isinstance(decomposed, Mapping) else ())
-
-
-def _role(name: str, planners: set[str]) -> str:
-    if name in planners:
-        return "ours"
-    if name == ORACLE:
-        return "oracle"
-    return "whole" if name.startswith(WHOLE) else "other"
 
 
 def _hull(points: list[tuple[float | None, float | None]]) -> list[list[float]]:

@@ -147,8 +147,16 @@ def _files(folder: Path) -> Iterator[Path]:
 def _recognize(file: Path) -> Source | None:
     if kind := _BY_NAME.get(file.name):
         return Source(kind, file)
-    if file.suffix == ".jsonl":
-        return Source("executions", file) if _holds_executions(file) else None
+    if file.suffix == ".jsonl":  # of executions, as its first whole line says
+        torn = False
+        for line in artifacts.each_line(file):
+            if not isinstance(line, str):
+                is_log = isinstance(line[1], dict) and "planner_outputs" in line[1]
+                return Source("executions", file) if is_log else None
+            torn = True
+        if torn:
+            raise ValueError("none of its lines is whole")
+        return None
     if file.suffix != ".json" or file.stat().st_size > _LARGEST_JSON:
         return None
     with file.open("rb") as opened:
@@ -157,31 +165,11 @@ def _recognize(file: Path) -> Source | None:
     value = json.loads(file.read_bytes())
     if file.name.endswith(".run.json"):
         return Source("run", file, value)
-    kind = _by_keys(value)
-    return None if kind is None else Source(kind, file, value)
-
-
-def _holds_executions(file: Path) -> bool:
-    """By the first line that is whole.
-
-    Raises:
-        ValueError: there are lines, but none is whole.
-    """
-    line: object = None
-    for line in artifacts.each_line(file):
-        if not isinstance(line, str):
-            return isinstance(line[1], dict) and "planner_outputs" in line[1]
-    if line is not None:
-        raise ValueError("none of its lines is whole")
-    return False
-
-
-def _by_keys(value: dict[str, Any]) -> Kind | None:
     if isinstance(value.get("rows"), list) and "conclusion" in value:
-        return "evaluation"
+        return Source("evaluation", file, value)
     if "workflow" in value and isinstance(value.get("episodes"), list):
-        return "agents"
-    return "figures" if _has_interval(value) else None
+        return Source("agents", file, value)
+    return Source("figures", file, value) if _has_interval(value) else None
 
 
 def _has_interval(value: Any) -> bool:

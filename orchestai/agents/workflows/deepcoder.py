@@ -51,26 +51,35 @@ class DeepCoder(AgentWorkflow):
     args: Args
 
     async def run(self, task: Task, context: AttemptContext) -> Episode:
+        limit = self.args.shown_characters
         author = context.conversation("generator", _GENERATOR)
         act = await author.ask(task.instruction)
         authors, report = [author], await self._visible(task, act)
         generator_success = report.success
         analysts: list[Conversation] = []
         while not report.success and len(analysts) < self.args.max_refinement_iterations:
-            state = self._state(task, act, report)
+            said = [f"{test.name}: {test.outcome} {test.message}" for test in report.tests if test.outcome != "passed"]
+            said = [report.reason, *said] if report.reason else said
+            state = (
+                f"{task.instruction}\n\nThe program:\n```python\n{shown(_program(task, act), limit)}\n```\n\n"
+                f"Its tests say ({report.passed} of {report.total} passed):\n{shown(chr(10).join(said), limit)}"
+            )
             analyst, author = (
                 context.conversation("test_runner", _TEST_RUNNER),
                 context.conversation("refiner", _REFINER),
             )
             analysis = await analyst.ask(state)
-            explained = f"{state}\n\nA reviewer says:\n{shown(analysis.text, self.args.shown_characters)}"
+            explained = f"{state}\n\nA reviewer says:\n{shown(analysis.text, limit)}"
             act = await author.ask(explained)
             report = await self._visible(task, act)
             authors.append(author)
             analysts.append(analyst)
 
         context.answer = act.text
-        scores = [await self._judge(task, author.acts[0]) for author in authors]
+        scores = [
+            await score(self.args.reward_function, task, _program(task, author.acts[0]), self.sandbox)
+            for author in authors
+        ]
         authors[0].earn(authors[0].acts[0], scores[0])
         for analyst, refiner, before, after in zip(analysts, authors[1:], scores, scores[1:], strict=False):
             analyst.earn(analyst.acts[0], after - before)
@@ -99,20 +108,6 @@ class DeepCoder(AgentWorkflow):
         report = await self.sandbox.arun(Program(_program(task, act), tests, task.entry_point))
         judged(report.outcome())
         return report
-
-    async def _judge(self, task: Task, act: Act) -> float:
-        return await score(self.args.reward_function, task, _program(task, act), self.sandbox)
-
-    def _state(self, task: Task, act: Act, report: Report) -> str:
-        """The task, the program and what the tests said, in words."""
-        limit = self.args.shown_characters
-        said = [f"{test.name}: {test.outcome} {test.message}" for test in report.tests if test.outcome != "passed"]
-        if report.reason:
-            said.insert(0, report.reason)
-        return (
-            f"{task.instruction}\n\nThe program:\n```python\n{shown(_program(task, act), limit)}\n```\n\n"
-            f"Its tests say ({report.passed} of {report.total} passed):\n{shown(chr(10).join(said), limit)}"
-        )
 
 
 def _program(task: Task, act: Act) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -50,19 +49,14 @@ class Library(AgentWorkflow):
 
     def index(self, task: Task) -> SearchIndex | SearchFunction:
         """What can be searched for a task."""
-        if self.args.search_tool is not None:
-            return self._search_tool
-        if passages := task.details.get("passages"):
+        if self.args.search_tool is None and (passages := task.details.get("passages")):
             return SearchIndex.build([Passage(str(i), each["title"], each["text"]) for i, each in enumerate(passages)])
         return self._corpus
 
     @cached_property
-    def _search_tool(self) -> SearchFunction:
-        assert self.args.search_tool is not None
-        return SearchFunction(self.args.search_tool)
-
-    @cached_property
-    def _corpus(self) -> SearchIndex:
+    def _corpus(self) -> SearchIndex | SearchFunction:
+        if self.args.search_tool is not None:
+            return SearchFunction(self.args.search_tool)
         if self.args.corpus is None:
             raise UserError(
                 "the tasks bring no passages; set agents.workflow_args.corpus to a corpus or an index, or search_tool"
@@ -95,9 +89,10 @@ class Search(Library):
             context.conversation("query_optimiser", _OPTIMISER),
             context.conversation("answerer", _ANSWERER),
         )
+        limit = self.args.shown_characters
         notes: list[str] = []
         recalls: list[float] = []
-        readings: list[_Reading] = []
+        readings: list[tuple[Conversation, str, str]] = []
         replies: list[Act] = []
         asked: list[str] = []
         found: dict[str, Passage] = {}
@@ -110,20 +105,18 @@ class Search(Library):
                 *(asyncio.to_thread(index.search, query, self.args.passages) for query in queries)
             )
             began = [context.conversation("searcher", _SEARCHER) for _ in queries]
-            read = await asyncio.gather(
-                *(
-                    searcher.ask(self._passages(question, query, passages))
-                    for searcher, query, passages in zip(began, queries, results, strict=True)
-                )
-            )
+            prompts = []
+            for query, passages in zip(queries, results, strict=True):
+                text = "\n\n".join(f"[{passage.id}] {passage.title}\n{passage.text}" for passage in passages)
+                text = shown(text, limit) or "nothing was found"
+                prompts.append(f"{question}\n\nPassages for {shown(query, limit)!r}:\n{text}")
+            asking = (searcher.ask(prompt) for searcher, prompt in zip(began, prompts, strict=True))
+            read = await asyncio.gather(*asking)
             if written:
                 asked += written
                 found |= {passage.id: passage for passages in results for passage in passages}
             recalls.append(_recall(task, found.values(), asked))
-            readings += [
-                _Reading(searcher, query, "\n".join(passage.whole for passage in passages))
-                for searcher, query, passages in zip(began, queries, results, strict=True)
-            ]
+            readings += zip(began, queries, ["\n".join(one.whole for one in some) for some in results], strict=True)
             notes += [f"{query}: {spoken(act.text)}" for query, act in zip(queries, read, strict=True)]
             reply = await answerer.ask(f"{question}\n\nNotes:\n{self._shown(notes)}")
             replies.append(reply)
@@ -132,16 +125,23 @@ class Search(Library):
             missing = tagged(reply.text, "missing")
             if answer is not None or not missing:
                 break
-            request = f"{self._shown(notes)}\n\nStill missing: {shown(missing, self.args.shown_characters)}"
+            request = f"{self._shown(notes)}\n\nStill missing: {shown(missing, limit)}"
 
         final = await score(self.args.reward_function, task, replies[-1].text, self.sandbox)
         for plan, before, recall in zip(optimizer.acts, [0.0, *recalls], recalls, strict=False):
             optimizer.earn(plan, recall if plan is optimizer.acts[-1] else recall - before)
         for reply in replies:
             answerer.earn(reply, final)
-        for reading in readings:
-            worth = 1.0 if reading.states_answer(task) else final * reading.says_something(task)
-            reading.searcher.earn(reading.note, worth * brevity(reading.note.text, _NOTE_WORDS))
+        right_notes = 0
+        for searcher, query, passages_read in readings:
+            note = searcher.acts[0]
+            # A right answer that the passages have, and neither question nor query
+            states_answer = holds_answer(passages_read, task) and finds_answer(note.text, task, [query])
+            told = content_words(f"{task.instruction} {query}")
+            says_something = bool((content_words(note.text) & content_words(passages_read)) - told)
+            worth = 1.0 if states_answer else final * says_something
+            searcher.earn(note, worth * brevity(note.text, _NOTE_WORDS))
+            right_notes += states_answer
         metrics = {
             "success": float(final == 1),
             "final_success": float(final == 1),
@@ -149,42 +149,15 @@ class Search(Library):
             "queries": len(asked),
             "retrieval_recall": recalls[-1],
             "searcher_runs": len(readings),
-            "searcher_success_rate": sum(reading.states_answer(task) for reading in readings) / len(readings),
+            "searcher_success_rate": right_notes / len(readings),
             "answerer_attempts": len(replies),
             "total_iterations": len(replies),
         }
         outcome = final if task.answers else Unscorable("task", f"{task.task_id} has no reference answer")
         return context.episode(outcome, metrics)
 
-    def _passages(self, question: str, query: str, passages: list[Passage]) -> str:
-        text = "\n\n".join(f"[{passage.id}] {passage.title}\n{passage.text}" for passage in passages)
-        limit = self.args.shown_characters
-        return f"{question}\n\nPassages for {shown(query, limit)!r}:\n{shown(text, limit) or 'nothing was found'}"
-
     def _shown(self, notes: list[str]) -> str:
         return shown("\n".join(f"- {note}" for note in notes), self.args.shown_characters)
-
-
-@dataclass(frozen=True, eq=False)
-class _Reading:
-    """What one searcher read, for which query, and noted."""
-
-    searcher: Conversation
-    query: str
-    passages: str
-
-    @property
-    def note(self) -> Act:
-        return self.searcher.acts[0]
-
-    def states_answer(self, task: Task) -> bool:
-        """Whether the note states a right answer that the passages have, and neither question nor query."""
-        return holds_answer(self.passages, task) and finds_answer(self.note.text, task, [self.query])
-
-    def says_something(self, task: Task) -> bool:
-        """Whether the note has a content word from the passages that neither question nor query has."""
-        told = content_words(f"{task.instruction} {self.query}")
-        return bool((content_words(self.note.text) & content_words(self.passages)) - told)
 
 
 def _recall(task: Task, passages: Iterable[Passage], asked: list[str]) -> float:

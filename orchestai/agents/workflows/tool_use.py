@@ -94,13 +94,23 @@ class ToolUse(Library):
         retrieved: list[bool] = []
 
         def reward(act: Act, results: Sequence[ToolResult]) -> None:
-            retrieved.append(_retrieves(task, results, found))
-            act.reward = _works(results, found) * self.args.tool_reward + retrieved[-1] * self.args.retrieval_reward
+            # All calls came to something, and none was made before
+            made = [(result.call.name, result.call.arguments) for result in found]
+            works = not any(result.failed or (result.call.name, result.call.arguments) in made for result in results)
+            # A right answer was looked up that nobody had told or asked for by its name
+            known = [" ".join(_texts(result.call.arguments or {})) for result in results]
+            known += [result.text for result in found]
+            looked_up = [result.text for result in results if not result.failed and result.call.name not in _COMPUTES]
+            retrieved.append(any(finds_answer(text, task, known) for text in looked_up))
+            act.reward = works * self.args.tool_reward + retrieved[-1] * self.args.retrieval_reward
             found.extend(results)
+
+        def search() -> Tool:
+            return Search(self.index(task), k=self.args.passages, passage_chars=self.args.passage_chars)
 
         last = await use_tools(
             answerer,
-            [self._tool(name, task) for name in self.args.tools],
+            [search() if name == "search" else self._tools[name] for name in self.args.tools],
             max_calls=self.args.max_calls,
             observe=reward,
         )
@@ -120,17 +130,6 @@ class ToolUse(Library):
             },
         )
 
-    def _tool(self, name: str, task: Task) -> Tool:
-        if name != "search":
-            return self._tools[name]
-        return Search(self.index(task), k=self.args.passages, passage_chars=self.args.passage_chars)
-
-
-def _works(results: Sequence[ToolResult], before: Sequence[ToolResult]) -> bool:
-    """Whether every call of a turn came to something, and none was made before."""
-    made = [(result.call.name, result.call.arguments) for result in before]
-    return not any(result.failed or (result.call.name, result.call.arguments) in made for result in results)
-
 
 def _texts(arguments: Any) -> Iterator[str]:
     """All texts in a call's arguments, as they are, and other values as texts."""
@@ -141,11 +140,3 @@ def _texts(arguments: Any) -> Iterator[str]:
             yield from _texts(each)
     else:
         yield str(arguments)
-
-
-def _retrieves(task: Task, results: Sequence[ToolResult], before: Sequence[ToolResult]) -> bool:
-    """Whether a turn looked up a right answer that nobody had told or asked for by its name."""
-    asked = [" ".join(_texts(result.call.arguments or {})) for result in results]
-    known = [*asked, *(result.text for result in before)]
-    looked_up = [result.text for result in results if not result.failed and result.call.name not in _COMPUTES]
-    return any(finds_answer(text, task, known) for text in looked_up)

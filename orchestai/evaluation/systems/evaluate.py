@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -42,6 +41,8 @@ from orchestai.storage import artifacts
 from orchestai.tasks.splits import task_hash
 from orchestai.tasks.task import Task
 
+_COMPARED = ("reward", "success", "cost_usd")
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -54,32 +55,8 @@ class Difference:
     cost_usd: Interval
 
     def to_dict(self) -> dict[str, Any]:
-        figures = {key: getattr(self, key).to_dict() for key in ("reward", "success", "cost_usd")}
+        figures = {key: getattr(self, key).to_dict() for key in _COMPARED}
         return {"of": self.of, "to": self.to, **figures}
-
-
-def difference(of: SystemRow, to: SystemRow) -> Difference:
-    figures = {key: paired_difference(of.values(key), to.values(key)) for key in ("reward", "success", "cost_usd")}
-    return Difference(of.name, to.name, **figures)
-
-
-def oracle_share(ours: SystemRow, oracle: SystemRow) -> float | None:
-    """Mean reward over the oracle's, on the tasks on which both were judged; None unless the oracle's is positive."""
-    got, best = ours.values("reward"), oracle.values("reward")
-    both = ~np.isnan(got) & ~np.isnan(best)
-    return float(got[both].mean() / best[both].mean()) if both.any() and best[both].mean() > 0 else None
-
-
-def decompositions(rows: Sequence[SystemRow], tasks: Sequence[Task]) -> dict[str, dict[str, float]]:
-    """How close each row's plans come to the reference decompositions, on the tasks that have one."""
-    found = {}
-    for row in rows:
-        pairs = [(result.workflow, task.reference) for result, task in zip(row.results, tasks, strict=True)]
-        plans = [plan for plan, reference in pairs if reference is not None]
-        closeness = compare(plans, [reference for _, reference in pairs if reference is not None])
-        if closeness is not None:
-            found[row.name] = asdict(closeness)
-    return found
 
 
 def headline(planners: Sequence[str], summaries: Sequence[RowSummary]) -> list[RowSummary]:
@@ -98,36 +75,6 @@ def headline(planners: Sequence[str], summaries: Sequence[RowSummary]) -> list[R
     }
     shown = [summary for summary in summaries if summary.name in names]
     return sorted(shown, key=lambda one: -(one.success or 0.0))
-
-
-def _number(value: float | None, scale: float, digits: int) -> str:
-    return "-" if value is None else f"{value * scale:.{digits}f}"
-
-
-def worker_choices(row: SystemRow, hindsight: Sequence[Plan], workers: Sequence[str]) -> dict[str, Any] | None:
-    """`counts[i][j]` of steps for which `workers[i]` was asked first and `best[j]` is the cheapest that is right.
-
-    Compared are steps that the reference decomposition has in the same words, of tasks all of whose steps some worker
-    is right on; None where there are none.
-
-    Args:
-        hindsight: a plan per task, with the right workers (`Hindsight.plans`).
-    """
-    counts: Counter[tuple[str, str]] = Counter()
-    for result, plan in zip(row.results, hindsight, strict=True):
-        if result.workflow is None or plan.workflow is None:
-            continue
-        right = {subtask.instruction: subtask.worker for subtask in plan.workflow.subtasks}
-        for subtask in result.workflow.subtasks:
-            if subtask.instruction in right:
-                counts[subtask.worker, right[subtask.instruction]] += 1
-    if not counts:
-        return None
-    return {
-        "workers": list(workers),
-        "best": list(workers),
-        "counts": [[counts[i, j] for j in workers] for i in workers],
-    }
 
 
 def static_mix(rows: Sequence[SystemRow], budget_usd: float) -> SystemRow | None:
@@ -250,15 +197,15 @@ class Evaluation:
         table.add_column(escape(f"reward, {self.ours} minus it"), justify="right")
         for one in shown:
             compared = against.get(one.name)
-            solved, low, high = (_number(value, 100, 1) for value in (one.success, *one.success_ci))
+            figures = [(value, 100, 1) for value in (one.success, *one.success_ci)]
+            figures += [(one.reward, 1, 2), (one.cost_usd, 1000, 4), (one.latency_ms, 1, 0), (one.validity, 100, 0)]
+            figures += [(one.unscorable, 100, 0)] if lost else []
+            written = ["-" if value is None else f"{value * scale:.{digits}f}" for value, scale, digits in figures]
+            solved, low, high, *others = written
             table.add_row(
                 escape(one.name),
                 f"{solved} [{low}, {high}]",
-                _number(one.reward, 1, 2),
-                _number(one.cost_usd, 1000, 4),
-                _number(one.latency_ms, 1, 0),
-                _number(one.validity, 100, 0),
-                *([_number(one.unscorable, 100, 0)] if lost else []),
+                *others,
                 compared.reward.signed() if compared else "",
                 style="bold" if one.name == self.ours else None,
             )
@@ -331,15 +278,17 @@ async def evaluate(
         swept_rows = 0 if forecaster is None else len(PREFERENCES) + len(LEAST)
         bar = _Bar(progress, len(tasks), len(planners) + 2 * len(names) + swept_rows + _OTHER_ROWS)
         planned = {name: await asyncio.to_thread(planner.plan, tasks) for name, planner in planners.items()}
-        rows = [await runner.run(name, made, bar.start(name)) for name, made in planned.items()]
+        rows = [await runner.run(name, some, bar.start(name)) for name, some in planned.items()]
         runner.refuse_if_broken()
         ours = list(planned)[-1]
-        served = None if whole is None else _served(ours, planned[ours], tasks, whole, config)
-        if served is not None:
-            rows.append(await runner.run(ours + AS_SERVED, served, bar.start(ours + AS_SERVED)))
-            runner.refuse_if_broken()
-        pairs = zip(tasks, rows[0].results, strict=True)
-        plans = {task.task_id: Plan(result.workflow, raw_valid=result.raw_valid) for task, result in pairs}
+        if whole is not None:  # the plans that `run` and `serve` follow, where they are not those of the planner alone
+            kept = followed(ours, planned[ours], tasks, whole, config.planner.min_confidence)
+            served = with_last_resort(kept, config.workers)
+            if [plan.workflow for plan in served] != [plan.workflow for plan in planned[ours]]:
+                rows.append(await runner.run(ours + AS_SERVED, served, bar.start(ours + AS_SERVED)))
+                runner.refuse_if_broken()
+        made = zip(tasks, rows[0].results, strict=True)
+        plans = {task.task_id: Plan(result.workflow, raw_valid=result.raw_valid) for task, result in made}
         fixed = baselines.whole_rows(config.workers) | baselines.fixed_step_rows(config.workers, plans)
         others = baselines.other_rows(config.planner, config.workers, plans, log, logged.embed)
         if not any(task.reference for task in tasks):
@@ -363,28 +312,47 @@ async def evaluate(
         informed = await runner.run("hindsight", found, bar.start(baselines.ORACLE))
     if execution_log is not None:
         runner.write(execution_log, {ours: planned[ours], baselines.ORACLE: found}, names)
-    choices = worker_choices(rows[len(planners) - 1], found, names)
     *rows, informed = rank_invalid([*rows, informed], reward.margin)
     oracle = best_of(baselines.ORACLE, [*rows, informed])
     trained = rows[: len(planners)]
     chosen_once = {*fixed, *([] if sampled is None else [sampled.row.name])}
     mixed = static_mix([row for row in rows if row.name in chosen_once], budget_usd)
     rows += [] if mixed is None else [mixed]
-    summaries = tuple(summarize(row, tasks[0].suite) for row in [*rows, oracle])
+    rows.append(oracle)
+    suite = tasks[0].suite
+    # The last trained planner, and it as served, to every other row; each trained one to those trained before it
+    as_served = [row for row in rows if row.name.endswith(AS_SERVED)]
+    pairs = [(trained[-1], row) for row in rows if row is not trained[-1] and row not in as_served]
+    pairs += [(of, to) for i, of in enumerate(trained[:-1]) for to in trained[:i]]
+    pairs += [(of, to) for of in as_served for to in rows if to is not of]
+    shares: dict[str, float | None] = {}
+    closeness = {}
+    known_steps = [(place, task.reference) for place, task in enumerate(tasks) if task.reference is not None]
+    for row in trained:
+        got, best = row.values("reward"), oracle.values("reward")
+        both = ~np.isnan(got) & ~np.isnan(best)
+        is_positive = both.any() and best[both].mean() > 0
+        shares[row.name] = float(got[both].mean() / best[both].mean()) if is_positive else None
+        graphs = [row.results[place].workflow for place, _ in known_steps]
+        if (close := compare(graphs, [reference for _, reference in known_steps])) is not None:
+            closeness[row.name] = asdict(close)
+    summaries = tuple(summarize(row, suite) for row in rows)
     shown_rows = {one.name for one in headline(list(planners), summaries)}
     return Evaluation(
         planners=tuple(planners),
         summaries=summaries,
-        differences=_differences(trained, [*rows, oracle]),
-        oracle_shares={row.name: oracle_share(row, oracle) for row in trained},
-        decompositions=decompositions(trained, tasks),
+        differences=tuple(
+            Difference(of.name, to.name, *(paired_difference(of.values(key), to.values(key)) for key in _COMPARED))
+            for of, to in pairs
+        ),
+        oracle_shares=shares,
+        decompositions=closeness,
         facts=facts
         | {
-            "suite": tasks[0].suite,
-            "decisions": {row.name: row.to_dict() for row in [*rows, oracle] if row.name in shown_rows},
+            "suite": suite,
+            "decisions": {row.name: row.to_dict() for row in rows if row.name in shown_rows},
             "tasks_fingerprint": artifacts.fingerprint([task.model_dump(mode="json") for task in tasks]),
             "log_executions": len(known),
-            "choices": choices,
             "reward": asdict(reward),
             "config": config.model_dump(mode="json"),
             "versions": artifacts.versions(),
@@ -404,24 +372,6 @@ def embedder(encoder: TextEncoder) -> Embed:
         return vectors
 
     return embed
-
-
-def _served(
-    ours: str, plans: Sequence[Plan], tasks: Sequence[Task], whole: Planner, config: Config
-) -> list[Plan] | None:
-    """The plans that `run` and `serve` follow, with their fallbacks; None where these change nothing."""
-    kept = followed(ours, plans, tasks, whole, config.planner.min_confidence)
-    served = with_last_resort(kept, config.workers)
-    return served if [plan.workflow for plan in served] != [plan.workflow for plan in plans] else None
-
-
-def _differences(trained: Sequence[SystemRow], rows: Sequence[SystemRow]) -> tuple[Difference, ...]:
-    """The last trained planner, and it as served, to every other row; each trained one to those trained before it."""
-    served = [row for row in rows if row.name.endswith(AS_SERVED)]
-    pairs = [(trained[-1], row) for row in rows if row is not trained[-1] and row not in served]
-    pairs += [(of, to) for i, of in enumerate(trained[:-1]) for to in trained[:i]]
-    pairs += [(of, to) for of in served for to in rows if to is not of]
-    return tuple(difference(of, to) for of, to in pairs)
 
 
 class _Bar:

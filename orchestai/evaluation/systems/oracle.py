@@ -95,22 +95,23 @@ class Hindsight:
 
     async def _answer(self, worker: str, request: Request) -> Answer | Unscorable | None:
         """The worker's answer if it has one that passes the visible examples; equal requests are asked once."""
+
+        async def ask() -> Answer | Unscorable | None:
+            try:
+                answer = await self._executor.pool.answer(worker, request)
+                passed = answer.passed_examples
+                if passed is None and (wanted := request.signature) is not None and request.examples:
+                    passed = await passes_examples(self._executor.sandbox, answer.text, wanted.name, request.examples)
+            except WorkerError:
+                return None
+            except InfrastructureError as error:
+                return Unscorable.of(error)
+            return None if passed is False else answer
+
         key = (worker, request.instruction, str(request.signature), request.task, *request.inputs.values())
         if key not in self._answers:
-            self._answers[key] = asyncio.ensure_future(self._ask(worker, request))
+            self._answers[key] = asyncio.ensure_future(ask())
         return await self._answers[key]
-
-    async def _ask(self, worker: str, request: Request) -> Answer | Unscorable | None:
-        try:
-            answer = await self._executor.pool.answer(worker, request)
-            passed = answer.passed_examples
-            if passed is None and (wanted := request.signature) is not None and request.examples:
-                passed = await passes_examples(self._executor.sandbox, answer.text, wanted.name, request.examples)
-        except WorkerError:
-            return None
-        except InfrastructureError as error:
-            return Unscorable.of(error)
-        return None if passed is False else answer
 
 
 @dataclass(frozen=True)
@@ -131,26 +132,11 @@ class _KnownSteps:
     async def accepts(self, subtask: Subtask, answer: str) -> bool:
         """Whether the answer is right; raises `InfrastructureError` where it could not be judged."""
         if self.task.wants_program:
-            return await is_right(self.executor, self.task, subtask, answer, self.right)
+            program = assemble(self.task, self.plan, {**self.right, subtask.id: answer}, "dataflow")
+            return judged((await judge(self.task, program, self.executor.sandbox)).outcome) >= 1.0
         last = subtask.id == self.plan.answering()
         step = self.task if last else self.task.model_copy(update={"answers": (self.right[subtask.id],)})
         return judged((await judge(step, answer, self.executor.sandbox)).outcome) >= 1.0
-
-
-async def is_right(
-    executor: JudgingExecutor, task: Task, subtask: Subtask, source: str, canonical: Mapping[str, str]
-) -> bool:
-    """Whether `source` may take the place of a subtask's canonical step.
-
-    Args:
-        canonical: of `canonical_steps`.
-
-    Raises:
-        InfrastructureError: the sandbox could not judge it.
-    """
-    assert task.reference is not None
-    program = assemble(task, task.reference, {**canonical, subtask.id: source}, "dataflow")
-    return judged((await judge(task, program, executor.sandbox)).outcome) >= 1.0
 
 
 def best_of(name: str, rows: Sequence[SystemRow]) -> SystemRow:

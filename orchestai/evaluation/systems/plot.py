@@ -111,11 +111,7 @@ def _points(axes: Axes, ours: set[str], drawn: Sequence[RowSummary], curve: Sequ
     if preferred:
         handles.append(Line2D([], [], color=_OURS.color, marker=".", label="the same planner, prefer 0.1 to 0.9"))
     axes.legend(handles=handles, loc="upper left", frameon=False)
-    _label(axes, ours, places)
-
-
-def _label(axes: Axes, ours: set[str], places: dict[str, tuple[float, float]]) -> None:
-    """Name the points beside the plot, in the order of what they solve, each with a line to its point."""
+    # Names of the points beside the plot, in the order of what they solve, each with a line to its point
     for place, name in enumerate(sorted(places, key=lambda name: (places[name][1], places[name][0]))):
         axes.annotate(
             name,

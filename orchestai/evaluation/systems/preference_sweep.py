@@ -152,13 +152,19 @@ async def sweep_preferences(
     runner.refuse_if_broken()
     solved = np.concatenate([row.values("success") for row in swept.values()])
     most_usd = max(mean(row.values("cost_usd")) for row in (*swept.values(), *rows))
+    above = {}
+    for row in rows:  # success of the best preference at no more than the row's cost, minus the row's
+        most = mean(row.values("cost_usd")) * (1 + 1e-9)
+        cheap = [one.values("success") for one in swept.values() if mean(one.values("cost_usd")) <= most]
+        best = max(cheap, key=mean, default=np.zeros(len(plans)))
+        above[row.name] = paired_difference(best, row.values("success"))
     return PreferenceSweep(
         planner,
         tuple(points[: len(PREFERENCES)]),
         tuple(points[len(PREFERENCES) :]),
         _dominated(swept.values(), most_usd),
         _dominated(rows, most_usd),
-        {row.name: _above(row, list(swept.values())) for row in rows},
+        above,
         expected_calibration_error(np.concatenate(forecasts), solved),
         tuple(tuple(bin_) for bin_ in reliability(np.concatenate(forecasts), solved).tolist()),
     )
@@ -186,12 +192,3 @@ def _dominated(rows: Iterable[SystemRow], most_usd: float) -> float:
     means = [(mean(row.values("cost_usd")), mean(row.values("success"))) for row in rows]
     cost, success = np.array(means).reshape(-1, 2).T
     return hypervolume(cost, success, most_usd) if most_usd > 0 else float(np.max(success, initial=0.0))
-
-
-def _above(row: SystemRow, swept: Sequence[SystemRow]) -> Interval:
-    """Success of the best preference at no more than a row's cost, minus the row's."""
-    most = mean(row.values("cost_usd")) * (1 + 1e-9)
-    solved = row.values("success")
-    cheap = [one for one in swept if mean(one.values("cost_usd")) <= most]
-    best = max((one.values("success") for one in cheap), key=mean, default=np.zeros_like(solved))
-    return paired_difference(best, solved)

@@ -174,7 +174,17 @@ class Runner:
         if plan.workflow is None:
             floor = self._reward.invalid().total
             return Result(0.0, floor, usage.cost_usd, usage.latency_ms, plan.raw_valid, None)
-        execution = await self._execute(task, plan.workflow)
+        key, workflow = _key(task, plan.workflow), plan.workflow
+
+        async def in_turn() -> JudgedExecution:
+            async with self._slots:
+                execution = await self.executor.execute(task, workflow)
+            refuse_lasting(execution.outcome, "executions")
+            return execution
+
+        if key not in self._known:
+            self._known[key] = asyncio.ensure_future(in_turn())
+        execution = await self._known[key]
         together = {
             "total_cost": execution.total_cost + usage.cost_usd,
             "total_latency_ms": execution.total_latency_ms + usage.latency_ms,
@@ -191,18 +201,6 @@ class Runner:
             raw_valid=plan.raw_valid,
             workflow=plan.workflow,
         )
-
-    async def _execute(self, task: Task, workflow: Workflow) -> JudgedExecution:
-        async def in_turn() -> JudgedExecution:
-            async with self._slots:
-                execution = await self.executor.execute(task, workflow)
-            refuse_lasting(execution.outcome, "executions")
-            return execution
-
-        key = _key(task, workflow)
-        if key not in self._known:
-            self._known[key] = asyncio.ensure_future(in_turn())
-        return await self._known[key]
 
     def write(self, log: ExecutionLog, plans: Mapping[str, Sequence[Plan]], pool: Sequence[str]) -> None:
         """Log the executions of plans that were run, by the names of their planners."""

@@ -9,7 +9,7 @@ const VIEWS = {
   executions: ['Executions', executionsView, () => rows.executions.length],
   groups: ['Groups', groupsView, () => rows.groups.length],
   reliability: ['Reliability', reliabilityView, () => page.reliability.length],
-  workers: ['Workers', workersView, () => page.choices || page.evaluations.some((one) => one.choices)],
+  workers: ['Workers', workersView, () => page.choices],
   figures: ['Figures', figuresView, () => page.figures.length],
 };
 

@@ -15,11 +15,8 @@ function reliabilityCard(one) {
 }
 
 function workersView() {
-  const given = [
-    ...page.evaluations.filter((one) => one.choices).map((one) => [`${runName(one.run)}: chosen against best in hindsight`, 'Steps of held-out tasks: whom the planner asked first, against the cheapest worker whose answer was right.', one.choices]),
-    ...(page.choices ? [['Asked first against best known', 'Steps with a visible check in the logs: who was asked first, against the cheapest worker whose answer passed that check in any execution here.', page.choices]] : []),
-  ];
-  return [h('header', {class: 'head'}, h('h1', {}, 'Workers')), given.map(([title, lead, choices]) => confusion(title, lead, choices))];
+  const lead = 'Steps with a visible check in the logs: who was asked first, against the cheapest worker whose answer passed that check in any execution here.';
+  return [h('header', {class: 'head'}, h('h1', {}, 'Workers')), confusion('Asked first against best known', lead, page.choices)];
 }
 
 function confusion(title, lead, {workers, best: bests, counts}) {
