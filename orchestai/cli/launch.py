@@ -63,7 +63,12 @@ def sagemaker(
     if not config.resolve().is_relative_to(source.resolve()):
         raise UserError(f"--config {config}: lies outside of --source {source}, so the job would not have it")
     trained, read = asked(config, words, train)
-    inputs = dict(_named(word) for word in channel or ())
+    inputs: dict[str, str] = {}
+    for word in channel or ():
+        name, _, place = word.partition("=")
+        if not (name and place):
+            raise UserError(f"--channel {word}: write NAME=PATH or NAME=s3://...")
+        inputs[name] = place
     inputs |= {name: given for name, given in ((CHECKPOINT, checkpoint), (DATA, data)) if given not in (None, BASE)}
     if missing := [name for name in env or () if name not in os.environ]:
         raise UserError(f"--env {missing[0]}: is not set here; export it first")
@@ -113,13 +118,6 @@ def vllm(
     if find_spec("vllm") is None:
         raise UserError("launch vllm: vllm is not installed; pip install 'orchestai[gpu]'")
     os.execve(sys.executable, server.command, {**os.environ, **server.environment})
-
-
-def _named(word: str) -> tuple[str, str]:
-    name, separator, given = word.partition("=")
-    if not (separator and name and given):
-        raise UserError(f"--channel {word}: write NAME=PATH or NAME=s3://...")
-    return name, given
 
 
 def _given(value: str | None, name: str, variable: str) -> str:

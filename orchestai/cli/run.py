@@ -25,7 +25,6 @@ from orchestai.cli.options import (
 from orchestai.errors import UserError
 
 if TYPE_CHECKING:
-    from orchestai.config import Config
     from orchestai.orchestrator import Orchestrator, RunResult
     from orchestai.tasks.asked_task import AnswerKind
 
@@ -75,7 +74,19 @@ def run(
     if replay is not None:
         if instruction and "=" not in instruction:
             raise UserError("--replay takes no instruction: the workflow and its answers are those of the log")
-        _replay(load_config(config, [*([instruction] if instruction else []), *(overrides or [])]), replay, as_json)
+        from orchestai.execution.replay_run import find_run
+        from orchestai.execution.replay_run import replay as run_again
+
+        settings = load_config(config, [*([instruction] if instruction else []), *(overrides or [])])
+        record = find_run(replay)
+        again = run_async(run_again(record, settings.execution, settings.sandbox))
+        same = again.answer == record.answer
+        if as_json:
+            print(json.dumps({"answer": again.answer, "same_as_logged": same}, indent=2))
+            return
+        how, spent = "the same answer as" if same else "another answer than", f"{again.total_cost:.6g} USD"
+        say(f"{replay}: {how} in the log, {spent} and {again.total_latency_ms:.0f} ms then")
+        print_words(again.answer, sys.stdout)
         return
     if not (instruction := instruction.strip()):
         raise UserError('say what is to be done: orchestai run "..."')
@@ -113,16 +124,3 @@ async def _run(
         if result.receipt.status != "failed":
             print_words(result.answer, output)
         return result
-
-
-def _replay(config: Config, where: str, as_json: bool) -> None:
-    from orchestai.execution.replay_run import find_run, replay
-
-    record = find_run(where)
-    execution = run_async(replay(record, config.execution, config.sandbox))
-    if as_json:
-        print(json.dumps({"answer": execution.answer, "same_as_logged": execution.answer == record.answer}, indent=2))
-        return
-    same = "the same answer as" if execution.answer == record.answer else "another answer than"
-    say(f"{where}: {same} in the log, {execution.total_cost:.6g} USD and {execution.total_latency_ms:.0f} ms then")
-    print_words(execution.answer, sys.stdout)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from orchestai.cli.options import say
 from orchestai.config import Config, WorkersConfig
 from orchestai.config.workers import WHOLE_TOOLS
-from orchestai.execution.contract.receipt import AskedWorker, NodeReceipt, Receipt
+from orchestai.execution.contract.receipt import Receipt
 from orchestai.execution.events import AnswerChecked, NodeDone, NodeStarted, PlanReady, WorkerAsked
-from orchestai.execution.result import CUT, Attempt, SubtaskResult
+from orchestai.execution.result import CUT, SubtaskResult
 from orchestai.orchestrator import Event, RunResult
 from orchestai.report.safe_text import visible
 from orchestai.workers.base import ImpossibleError
@@ -22,7 +22,6 @@ from orchestai.workflow import Subtask, Workflow
 
 if TYPE_CHECKING:
     from rich.live import Live
-    from rich.text import Text
 
 _WIDTH = 72
 _HOW = "orchestai init --server URL"
@@ -44,10 +43,15 @@ class RunView:
     def __enter__(self) -> RunView:
         if sys.stderr.isatty():
             from rich.live import Live
+            from rich.text import Text
 
             from orchestai.progress import console
 
-            self._live = Live(console=console, get_renderable=self._drawn, refresh_per_second=8, transient=True)
+            def drawn() -> Text:
+                known = self._workflow
+                return Text("planning ..." if known is None else "\n".join(tree(known, self._states)))
+
+            self._live = Live(console=console, get_renderable=drawn, refresh_per_second=8, transient=True)
             self._live.start()
         return self
 
@@ -62,13 +66,21 @@ class RunView:
         if isinstance(event, PlanReady):
             self._workflow = event.workflow
             if self._verbose:
-                say(_plan(event))
+                steps = "1 step" if len(event.workflow) == 1 else f"{len(event.workflow)} steps"
+                sure = "" if event.confidence is None else f", right with a chance of {event.confidence:.2f}"
+                probable = None if event.forecast is None else event.forecast.cost_usd
+                expected = "" if probable is None else f", probably {probable:.3g}"
+                plan = f"plan by {event.planner}: {steps}{sure}{expected}, at most {event.reserved_usd:.6g} USD"
+                say("; ".join([plan, *event.changes]))
         elif isinstance(event, NodeStarted):
             self._set(event.node, "ready")
         elif isinstance(event, WorkerAsked):
             self._set(event.node, f"asking {event.worker}")
         elif isinstance(event, AnswerChecked):
-            self._set(event.node, _of_attempt(event.attempt))
+            attempt = event.attempt
+            checked = {True: ", its check passed", False: ", its check failed", None: ""}[attempt.passed_check]
+            said = f"{attempt.worker} answered{checked}"
+            self._set(event.node, said if attempt.error is None else f"{attempt.worker}: {attempt.error}")
         elif isinstance(event, NodeDone):
             self._set(event.node, _of_result(event.result))
 
@@ -76,11 +88,6 @@ class RunView:
         self._states[node] = state = _short(state)
         if self._verbose and self._live is None:
             say(f"{node}: {state}")
-
-    def _drawn(self) -> Text:
-        from rich.text import Text
-
-        return Text("planning ..." if self._workflow is None else "\n".join(tree(self._workflow, self._states)))
 
 
 def show_run(result: RunResult, config: Config, *, verbose: bool) -> None:
@@ -160,8 +167,16 @@ def show_receipt(receipt: Receipt) -> None:
     for name in ("node", "worker", "tokens in", "out", "USD reserved", "USD spent", "ms", "check", "then"):
         table.add_column(name, justify="right" if name.startswith(("tokens", "out", "USD", "ms")) else "left")
     for node in receipt.nodes:
-        for row in _rows(node):
-            table.add_row(*map(Text, row))
+        if not node.asked:
+            table.add_row(*map(Text, (node.node, "nobody", *[""] * 6, node.error or "")))
+        for place, asked in enumerate(node.asked):
+            estimated = "~" if asked.usage_estimated else ""
+            cached = f" ({asked.cached_tokens} cached)" if asked.cached_tokens else ""
+            tokens = f"{estimated}{asked.prompt_tokens}{cached}", f"{estimated}{asked.completion_tokens}"
+            money = f"{asked.reserved_usd:.6g}", f"{asked.spent_usd:.6g}"
+            check = {True: "passed", False: "failed", None: ""}[asked.check]
+            row = (asked.worker, *tokens, *money, f"{asked.latency_ms:.0f}", check, _short(asked.why_next))
+            table.add_row(*map(Text, (node.node if place == 0 else "", *row)))
     times = f"critical path {' > '.join(receipt.critical_path)}: {receipt.critical_path_ms:.0f} ms"
     spent = f"spent {receipt.spent_usd:.6g} of {receipt.reserved_usd:.6g} USD reserved, up to {receipt.calls} requests"
     if receipt.unsettled_usd:
@@ -232,15 +247,6 @@ def as_json(result: RunResult) -> str:
     )
 
 
-def _plan(ready: PlanReady) -> str:
-    steps = "1 step" if len(ready.workflow) == 1 else f"{len(ready.workflow)} steps"
-    sure = "" if ready.confidence is None else f", right with a chance of {ready.confidence:.2f}"
-    probable = None if ready.forecast is None else ready.forecast.cost_usd
-    expected = "" if probable is None else f", probably {probable:.3g}"
-    plan = f"plan by {ready.planner}: {steps}{sure}{expected}, at most {ready.reserved_usd:.6g} USD"
-    return "; ".join([plan, *ready.changes])
-
-
 def _remarks(receipt: Receipt) -> list[str]:
     """What is not as planned: the workers of a contract, another planner, a part of the answer."""
     degraded = [f"asked the best single worker, since {receipt.degraded}"] if receipt.degraded else []
@@ -252,34 +258,6 @@ def _remarks(receipt: Receipt) -> list[str]:
             : len(receipt.nodes) - 1
         ]
     return [*(["; ".join(receipt.changes)] if receipt.changes else []), *degraded, *partial]
-
-
-def _rows(node: NodeReceipt) -> list[tuple[str, ...]]:
-    if not node.asked:
-        return [(node.node, "nobody", "", "", "", "", "", "", node.error or "")]
-    return [(node.node if place == 0 else "", *_row(asked)) for place, asked in enumerate(node.asked)]
-
-
-def _row(asked: AskedWorker) -> tuple[str, ...]:
-    check = {True: "passed", False: "failed", None: ""}[asked.check]
-    estimated = "~" if asked.usage_estimated else ""
-    return (
-        asked.worker,
-        f"{estimated}{asked.prompt_tokens}" + (f" ({asked.cached_tokens} cached)" if asked.cached_tokens else ""),
-        f"{estimated}{asked.completion_tokens}",
-        f"{asked.reserved_usd:.6g}",
-        f"{asked.spent_usd:.6g}",
-        f"{asked.latency_ms:.0f}",
-        check,
-        _short(asked.why_next),
-    )
-
-
-def _of_attempt(attempt: Attempt) -> str:
-    if attempt.error is not None:
-        return f"{attempt.worker}: {attempt.error}"
-    checked = {True: ", its check passed", False: ", its check failed", None: ""}[attempt.passed_check]
-    return f"{attempt.worker} answered{checked}"
 
 
 def _of_result(result: SubtaskResult) -> str:

@@ -63,11 +63,6 @@ class Hosts:
     def rank(self) -> int:
         return self.names.index(self.current)
 
-    @property
-    def processes(self) -> int:
-        """Of all hosts together: one per GPU, or one each without any."""
-        return max(self.gpus, 1) * len(self.names)
-
     def environment(self) -> dict[str, str]:
         """What processes need to find each other, and to save before they are killed."""
         names = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
@@ -83,19 +78,31 @@ def training_command(hyperparameters: Mapping[str, str], hosts: Hosts, root: Pat
     output = root / "checkpoints"
     command += ["--config", config, "--output_dir", str(output)]
     for channel, flag in ((CHECKPOINT, "--checkpoint"), (DATA, "--data")):
-        if given := _given(root / "input/data" / channel):
-            command += [flag, str(_unpacked(given, root / "unpacked") if channel == CHECKPOINT else given)]
+        folder = root / "input/data" / channel
+        if folder.is_dir():
+            # What was uploaded lies in it by its name, a training file with those beside it. Of a folder that was named
+            # as s3://... it has the contents.
+            entries = list(folder.iterdir())
+            beside = {path for entry in entries for path in sidecars(entry)}
+            alone = [entry for entry in entries if entry not in beside]
+            given = alone[0] if len(alone) == 1 else folder
+            if channel == CHECKPOINT and given.name.endswith(".tar.gz"):  # a job's results, as SageMaker packs them
+                with tarfile.open(given) as archive:
+                    archive.extractall(root / "unpacked", filter="data")
+                given = root / "unpacked"
+            command += [flag, str(given)]
         elif train == PHASE2 and channel == CHECKPOINT:
             command += [flag, BASE]
     if any(output.glob(_STATES.get(train, _STATE_OF_RL))):
         command.append("--resume")
     # The service keeps no order. Short words stand for several keys, which dotted ones may change.
     command += [f"{key}={words[key]}" for key in sorted(words, key=lambda key: ("." in key, key))]
-    if hosts.processes == 1:
+    processes = max(hosts.gpus, 1) * len(hosts.names)  # one per GPU, or one per host without any
+    if processes == 1:
         return [sys.executable, "-m", "orchestai.cli", *command]
     return [
         *(sys.executable, "-m", "accelerate.commands.launch", "--config_file", f"accelerate_configs/{layout}.yaml"),
-        *("--num_processes", str(hosts.processes), "--num_machines", str(len(hosts.names))),
+        *("--num_processes", str(processes), "--num_machines", str(len(hosts.names))),
         *("--machine_rank", str(hosts.rank), "--main_process_ip", hosts.names[0], "--main_process_port", _PORT),
         *("-m", "orchestai.cli", *command),
     ]
@@ -154,26 +161,3 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, b
         for number in early:
             training.send_signal(number)
         return training.wait(), bool(early or passed)
-
-
-def _given(folder: Path) -> Path | None:
-    """What a channel brought; None where there is no such channel.
-
-    Files and folders that were uploaded lie in it by their names, a training file with those beside it. Of a folder
-    that was named as s3://... it has the contents.
-    """
-    if not folder.is_dir():
-        return None
-    entries = list(folder.iterdir())
-    beside = {path for entry in entries for path in sidecars(entry)}
-    alone = [entry for entry in entries if entry not in beside]
-    return alone[0] if len(alone) == 1 else folder
-
-
-def _unpacked(given: Path, folder: Path) -> Path:
-    """A checkpoint; where it is the archive into which SageMaker packs a job's results, what was in it."""
-    if not given.name.endswith(".tar.gz"):
-        return given
-    with tarfile.open(given) as archive:
-        archive.extractall(folder, filter="data")
-    return folder

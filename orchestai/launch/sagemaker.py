@@ -9,7 +9,7 @@ import math
 import re
 import subprocess
 import tarfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -132,6 +132,7 @@ class Job:
     def request(self, source_digest: str) -> dict[str, Any]:
         """The arguments of `CreateTrainingJob`."""
         seconds = round(self.max_hours * 3600)
+        own = {TRAIN_KEY: self.train, CONFIG_KEY: self.config, LAYOUT_KEY: self.layout}
         stopping = {"MaxRuntimeInSeconds": seconds} | ({"MaxWaitTimeInSeconds": 2 * seconds} if self.spot else {})
         inputs = {CODE: self.source_uri(source_digest), **{name: self.uri_of(name) for name in self.channels}}
         return {
@@ -142,8 +143,21 @@ class Job:
                 "ContainerEntrypoint": ["bash", "-c", _UNPACK],
             },
             "RoleArn": self.role,
-            "HyperParameters": self.hyperparameters(),
-            "InputDataConfig": [_channel(name, uri) for name, uri in inputs.items()],
+            "HyperParameters": own | dict(word.split("=", 1) for word in self.words),
+            "InputDataConfig": [
+                {
+                    "ChannelName": name,
+                    "DataSource": {
+                        "S3DataSource": {
+                            "S3DataType": "S3Prefix",
+                            "S3Uri": uri,
+                            "S3DataDistributionType": "FullyReplicated",
+                        }
+                    },
+                    "InputMode": "File",
+                }
+                for name, uri in inputs.items()
+            ],
             "OutputDataConfig": {"S3OutputPath": f"{self.folder}/output"},
             "CheckpointConfig": {"S3Uri": f"{self.folder}/checkpoints", "LocalPath": str(ROOT / "checkpoints")},
             "ResourceConfig": {
@@ -156,11 +170,6 @@ class Job:
             "Environment": {"PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false", **self.env},
             "Tags": [{"Key": "orchestai-run", "Value": self.run}],
         }
-
-    def hyperparameters(self) -> dict[str, str]:
-        """What the container's entry reads; see `orchestai.launch.container`."""
-        own = {TRAIN_KEY: self.train, CONFIG_KEY: self.config, LAYOUT_KEY: self.layout}
-        return own | dict(word.split("=", 1) for word in self.words)
 
     def source_uri(self, digest: str) -> str:
         """Folder of the archive; the name is that of its contents, so that equal sources are kept once."""
@@ -251,10 +260,13 @@ def submit(job: Job, source: bytes, session: Any) -> str:
         bucket, key = _parts(f"{job.source_uri(digest)}/source.tar.gz")
         s3.put_object(Bucket=bucket, Key=key, Body=source)
         for channel, given in job.channels.items():
-            if not given.startswith("s3://"):
-                bucket, prefix = _parts(job.uri_of(channel))
-                for path, name in _files(Path(given), beside=channel == DATA):
-                    s3.upload_file(str(path), bucket, f"{prefix}{name}")
+            if not given.startswith("s3://"):  # a folder keeps its name, a training file what lies beside it
+                (bucket, prefix), local = _parts(job.uri_of(channel)), Path(given)
+                paths = [local] if local.is_file() else sorted(path for path in local.rglob("*") if path.is_file())
+                if channel == DATA and local.is_file():
+                    paths += [path for path in sidecars(local) if path.exists()]
+                for path in paths:
+                    s3.upload_file(str(path), bucket, f"{prefix}{path.relative_to(local.parent)}")
         started = service.create_training_job(**job.request(digest))
     except NoRegionError:
         raise UserError("launch sagemaker: no region is set; export AWS_DEFAULT_REGION=us-east-1, or yours") from None
@@ -297,24 +309,6 @@ def sidecars(training_file: Path) -> tuple[Path, Path]:
     return meta_path(training_file), estimate_path(training_file)
 
 
-def _files(given: Path, *, beside: bool) -> Iterator[tuple[Path, str]]:
-    """Files to upload, and their names; a folder keeps its own.
-
-    Args:
-        beside: with those that a training file has beside it.
-    """
-    paths = [given] if given.is_file() else sorted(path for path in given.rglob("*") if path.is_file())
-    if beside and given.is_file():
-        paths += [path for path in sidecars(given) if path.exists()]
-    for path in paths:
-        yield path, str(path.relative_to(given.parent))
-
-
 def _parts(uri: str) -> tuple[str, str]:
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     return bucket, key
-
-
-def _channel(name: str, uri: str) -> dict[str, Any]:
-    location = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
-    return {"ChannelName": name, "DataSource": {"S3DataSource": location}, "InputMode": "File"}

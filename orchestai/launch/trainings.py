@@ -12,14 +12,15 @@ from urllib.parse import urlsplit
 
 from orchestai.agents import registry
 from orchestai.agents.recipes import is_comlrl, is_recipe, load_agent_config, named_paths
-from orchestai.config import TINY, BackendConfig, Config, LoraConfig, ModelConfig, load_config, read
+from orchestai.config import TINY, BackendConfig, Config, load_config, read
 from orchestai.config.agents import AgentConfig
 from orchestai.config.aliases import SHORT
+from orchestai.config.backend import TrainedModelConfig
 from orchestai.errors import UserError
 from orchestai.lm.backends.vllm_engine import engine_rank
 from orchestai.lm.backends.vllm_worker import EXTENSION
 from orchestai.lm.loading import find_source
-from orchestai.lm.local_models import AGENTS, PLANNER, ModelKeys
+from orchestai.lm.local_models import AGENTS, PLANNER
 
 PHASE1, PHASE2 = "phase1", "phase2"
 _HERE = ("localhost", "127.0.0.1", "::1")
@@ -34,7 +35,9 @@ def asked(path: Path, words: Sequence[str] = (), train: str | None = None) -> tu
     """
     if train == PHASE1:
         return PHASE1, load_config(path, words)
-    if train == PHASE2 or (train is None and not _is_of_agents(path)):
+    values = read(path)
+    of_agents = "agents" in values or is_recipe(values) or is_comlrl(values)
+    if train == PHASE2 or (train is None and not of_agents):
         return PHASE2, load_config(path, SHORT.replace(words))
     if train is not None and train not in registry.WORKFLOWS and ":" not in train:
         known = ", ".join((PHASE1, PHASE2, *registry.WORKFLOWS))
@@ -82,11 +85,6 @@ def _sampling(config: Config | AgentConfig) -> tuple[BackendConfig | None, str]:
     return (config.planner.language if config.planner.kind == "language" else None), PLANNER.section
 
 
-def _is_of_agents(path: Path) -> bool:
-    values = read(path)
-    return "agents" in values or is_recipe(values) or is_comlrl(values)
-
-
 @dataclass(frozen=True)
 class Server:
     """A server of vLLM: its arguments, and the environment variables that let it take over weights."""
@@ -108,16 +106,28 @@ def server_for(path: Path, words: Sequence[str] = ()) -> Server:
     """
     _, config = asked(path, words)
     if isinstance(config, Config):
-        language = config.planner.language
-        _refuse_without_server(language, PLANNER)
-        source = _source(language.model, config.workers.models, config.workers.models_dir, PLANNER)
-        return _server(language, source, _Weights(language.dtype, language.lora, 1), PLANNER)
-    _refuse_without_server(config.model, AGENTS)
-    known = config.workers.models if config.workers else {}
-    source = _source(config.model.name, known, config.cache_dir, AGENTS)
-    return _server(
-        config.model, source, _Weights(config.model.dtype, config.adapters, registry.policies(config)), AGENTS
-    )
+        settings: TrainedModelConfig = config.planner.language
+        keys, name = PLANNER, config.planner.language.model
+        known, folder, lora, adapters = config.workers.models, config.workers.models_dir, settings.lora, 1
+    else:
+        settings, keys, name = config.model, AGENTS, config.model.name
+        known, folder = config.workers.models if config.workers else {}, config.cache_dir
+        lora, adapters = config.adapters, registry.policies(config)
+    if settings.backend != "vllm_server":
+        raise UserError(f"{keys.section}.backend={settings.backend}: asks no server; set it to vllm_server")
+    if name == TINY:
+        raise UserError(f"{keys.name}={TINY}: is made anew in every process, and on no disk; choose another model")
+    url = urlsplit(settings.vllm.base_url)
+    port = url.port or (443 if url.scheme == "https" else 80)  # as the client of the training has it
+    arguments = ["--model", find_source(name, known, folder, keys.name)]
+    arguments += ["--host", url.hostname or "localhost", "--port", str(port)]
+    arguments += ["--dtype", settings.dtype, "--logprobs-mode", "processed_logprobs"]
+    arguments += ["--worker-extension-cls", EXTENSION, *flags(settings.vllm.engine_options)]
+    if lora is None:
+        return Server(tuple(arguments), {"VLLM_SERVER_DEV_MODE": "1"})
+    rank = engine_rank(lora.rank, keys.section)
+    arguments += ["--enable-lora", "--max-lora-rank", str(rank), "--max-loras", str(adapters)]
+    return Server(tuple(arguments), {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"})
 
 
 def flags(options: Mapping[str, Any]) -> list[str]:
@@ -135,42 +145,3 @@ def flags(options: Mapping[str, Any]) -> list[str]:
         else:
             words += [f"--{flag}", value if isinstance(value, str) else json.dumps(value)]
     return words
-
-
-@dataclass(frozen=True)
-class _Weights:
-    """What the server holds.
-
-    Attributes:
-        dtype: what it computes in.
-        lora: the adapters that are learned; None where the whole model is.
-        adapters: how many of them.
-    """
-
-    dtype: str
-    lora: LoraConfig | None
-    adapters: int
-
-
-def _refuse_without_server(settings: BackendConfig, keys: ModelKeys) -> None:
-    if settings.backend != "vllm_server":
-        raise UserError(f"{keys.section}.backend={settings.backend}: asks no server; set it to vllm_server")
-
-
-def _source(name: str, known: Mapping[str, ModelConfig], cache_dir: Path, keys: ModelKeys) -> str:
-    if name == TINY:
-        raise UserError(f"{keys.name}={TINY}: is made anew in every process, and on no disk; choose another model")
-    return find_source(name, known, cache_dir, keys.name)
-
-
-def _server(settings: BackendConfig, source: str, weights: _Weights, keys: ModelKeys) -> Server:
-    url = urlsplit(settings.vllm.base_url)
-    port = url.port or (443 if url.scheme == "https" else 80)  # as the client of the training has it
-    arguments = ["--model", source, "--host", url.hostname or "localhost", "--port", str(port)]
-    arguments += ["--dtype", weights.dtype, "--logprobs-mode", "processed_logprobs"]
-    arguments += ["--worker-extension-cls", EXTENSION, *flags(settings.vllm.engine_options)]
-    if weights.lora is None:
-        return Server(tuple(arguments), {"VLLM_SERVER_DEV_MODE": "1"})
-    rank = engine_rank(weights.lora.rank, keys.section)
-    arguments += ["--enable-lora", "--max-lora-rank", str(rank), "--max-loras", str(weights.adapters)]
-    return Server(tuple(arguments), {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"})
