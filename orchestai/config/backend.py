@@ -34,11 +34,10 @@ class VllmConfig(Section):
     """Phase 2 with the backends `vllm` and `vllm_server`."""
 
     sync_dir: Path | None = None
-    """Folder through which weights reach the engine; a server must see it under the same path. null is `sync` in the
-    output folder; a folder in memory (/dev/shm) is faster on one machine."""
+    """Folder through which weights reach the engine, seen by a server under the same path; in memory (/dev/shm) it is
+    faster. null is `sync` in the output folder."""
     canary_tolerance: float = Field(0.1, gt=0)
-    """Nats per token by which engine and policy may differ on what the engine writes after a fixed prompt, on average,
-    checked whenever it has taken over weights."""
+    """Nats per token by which engine and policy may differ on what the engine writes after a fixed prompt."""
 
     base_url: str = "http://localhost:8000"
     """vllm_server: where it listens; its key, if it wants one, is in the variable VLLM_API_KEY."""
@@ -79,7 +78,7 @@ class BackendConfig(Section):
 
     backend: Literal["transformers", "vllm", "vllm_server"] = "transformers"
     """Phase 2: what writes. `transformers`: the model that learns. `vllm`: an engine in this process. `vllm_server`:
-    one behind a server. Both take over the weights after every update."""
+    one behind a server."""
     vllm: VllmConfig = VllmConfig()
 
     @property
@@ -109,11 +108,10 @@ class TrainedModelConfig(BackendConfig):
     """A causal language model that learns: keys that planners and agents share."""
 
     dtype: WeightFormat = "float32"
-    """Dtype of the weights; adapters and the value head are float32 in any case. A model that learns whole
-    needs float32, or a layout of `accelerate launch` that learns in it: in bfloat16 small steps are lost."""
+    """Dtype of the weights; adapters and the value head are float32. A model that learns whole needs float32, or a
+    layout that learns in it."""
     mixed_precision: MixedPrecision | None = None
-    """Dtype in which matrices are multiplied, in learning, sampling and scoring alike; null leaves it to
-    `accelerate launch`."""
+    """Dtype in which matrices are multiplied; null leaves it to `accelerate launch`."""
     lora: LoraConfig | None = None
     """Train adapters; null trains the whole model, as `tiny` needs, which has learned nothing before."""
     load_in_4bit: bool = False

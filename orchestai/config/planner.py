@@ -48,17 +48,14 @@ class LanguageConfig(TrainedModelConfig):
     name on the Hugging Face hub or a folder."""
     tiny: TinyConfig = TinyConfig()
     describe: bool = True
-    """Tell the model in every prompt what a plan is, the task types, and the workers by their cards. Without, prompts
-    are the instruction alone: the model knows the rest from phase 1, and for another pool it must be trained again."""
+    """Tell the model in every prompt what a plan is, the task types and the workers. Without, it knows them from phase
+    1 alone, and must be trained again for another pool."""
     assign: bool = True
-    """Plans name types and workers. Without, they are steps and edges alone, as in plans that others wrote: for
-    `evaluate-plans`, or where something else chooses the workers."""
+    """Plans name types and workers. Without, they are steps and edges, as in plans that others wrote."""
     quote: Literal["whole", "begun", "numbered", "own"] = "whole"
-    """How plans that are learned from name a step's words in the instruction: `whole`, copied; `begun`, the first few
-    (`reverse it ...`), up to the end of their clause; `numbered`, `[3]`, as the prompt numbers the parts that they may
-    begin with. Each makes plans much shorter than the one before, and easier to write for small models. What is
-    read understands all three. `own`: in the planner's own words, as suits the `sink` assembler, whose workers read the
-    whole task anyway."""
+    """How plans name a step's words in the instruction: `whole`, copied; `begun`, the first few (`reverse it ...`);
+    `numbered`, `[3]`, as the prompt numbers parts; `own`, in the planner's words. All are read; each is shorter than
+    the one before, and easier for small models."""
     few_shot: int | Path = 0
     """Worked examples in the prompt: how many of the built-in ones, or a JSON file, a list of {"instruction": ...,
     "subtasks": [...]} for this pool. Subtasks without a worker get those of the pool in turn."""
@@ -94,11 +91,11 @@ class LinkerConfig(Section):
 class PlannerConfig(Section):
     kind: Literal["heads", "language", "whole"] = "heads"
     """What phase 1 trains. `heads`: a small decoder over a frozen text encoder. `language`: a causal language model
-    that writes the plan. `whole`: nothing but the estimate of the workers, by which whole tasks are asked of one after
-    the other. Phase 2 and every other command take the kind of their checkpoint."""
+    that writes the plan. `whole`: the estimate of the workers alone, by which whole tasks are asked of one after the
+    other."""
     base: str = "shipped"
-    """heads: the planner that phase 1 begins with, and that plans where nothing was trained: `shipped`, a folder that
-    `train-base` wrote, or `none`, which begins from nothing and learns language with the pool."""
+    """heads: what phase 1 begins with, and what plans where nothing was trained: `shipped`, a folder that `train-base`
+    wrote, or `none`, which learns language with the pool."""
     language: LanguageConfig = LanguageConfig()
     linker: LinkerConfig | None = None
     """heads: what plans the edges of steps that are given; null is a planner that only finds steps itself."""
@@ -107,13 +104,11 @@ class PlannerConfig(Section):
     max_subtasks: int = Field(10, ge=1, le=32)
     """Most subtasks in one plan."""
     overlapping_spans: bool = False
-    """heads: words of the instruction may belong to several steps, as in "the height of the taller of the two". Then
-    steps are found in the order in which they are done; else in that of their words."""
+    """heads: words may belong to several steps ("the height of the taller of the two"); steps are found in the order in
+    which they are done, else in that of their words."""
     any_length: bool = True
-    """heads: instructions longer than any in training are planned alike. The words of a step begin at the first word,
-    read from the end of the step before, that is taken for a beginning, and end alike, where otherwise all words that
-    are left compete and those far behind win too often; and of how far apart two steps are it counts only whether one
-    follows the other. Not with `overlapping_spans`."""
+    """heads: instructions longer than any in training are planned alike: the words of a step begin at the first that is
+    taken for a beginning, instead of all that are left competing. Not with `overlapping_spans`."""
     max_fallbacks: int = Field(2, ge=0, le=4)
     """Most fallback workers per subtask."""
     d_model: int = Field(128, ge=16)
@@ -123,8 +118,7 @@ class PlannerConfig(Section):
     num_heads: int = Field(4, ge=1)
     """Attention heads; divides d_model."""
     max_tokens: int = Field(2048, ge=16)
-    """Longest instruction in encoder tokens; a longer one is refused, not cut. What is more than the encoder takes at
-    once (512) is read in parts that overlap."""
+    """Longest instruction in encoder tokens; a longer one is refused. More than 512 are read in parts that overlap."""
     min_confidence: float = Field(0.8, ge=0, le=1)
     """Below this chance that its steps and edges are right, `run` does not follow a plan of several steps, but asks
     the cascade, or else the dearest worker, for the whole. The chance is fitted to plans that were not learned from;

@@ -14,14 +14,14 @@ class RayConfig(Section):
     """backend ray: actors that each hold a sandbox and the workers. Nodes need this version of OrchestAI."""
 
     address: str | None = None
-    """HOST:PORT of a cluster's head, or `auto` on one of its nodes; `local` starts Ray on this machine, as null does
-    where there is no RAY_ADDRESS to join."""
+    """HOST:PORT of a cluster's head, `auto` on one of its nodes, or `local`; null joins RAY_ADDRESS, else starts Ray
+    here."""
     num_workers: int | None = Field(None, ge=1)
     """Actors of each process, each with `sandbox.workers` programs at a time and as many CPUs; null takes what the
-    cluster has CPUs for, shared among the processes of a training."""
+    cluster has."""
     env: tuple[str, ...] = ()
-    """Environment variables of this machine that actors get, such as [OPENAI_API_KEY]. Beside these they keep what a
-    process needs to run (PATH, HOME, PYTHONPATH, caches of models), and nothing else."""
+    """Environment variables of this machine that actors get, such as [OPENAI_API_KEY], beside what a process needs to
+    run."""
 
 
 class PlaceConfig(Section):
@@ -50,17 +50,17 @@ class TasksConfig(Section):
     suite: str = "composition"
     """A suite by name, such as `composition`, `humaneval`, `gsm8k` or `hotpotqa`; `file` for tasks of your own."""
     path: FoundName | None = None
-    """A file (in the working directory or beside this configuration) or Hugging Face dataset name instead of the
-    suite's default source: .jsonl, .json, for `file` also .csv, .tsv, all with .gz or without, and .parquet."""
+    """A file (here or beside this configuration) or Hugging Face dataset instead of the suite's own source: .jsonl,
+    .json, .parquet, for `file` also .csv and .tsv; with .gz or without."""
     columns: dict[TaskField, str] = Field(default={})
-    """suite `file`: the file's columns, e.g. {instruction: question, answers: answer}; a field that is not named here
-    has its own name there."""
+    """suite `file`: the file's columns, e.g. {instruction: question, answers: answer}; other fields have their own
+    names there."""
     scorer: str = ""
-    """What judges the answers of tasks that name no scorer: unit_tests, exact, f1, numeric, maths or MODULE:FUNCTION;
-    empty: their tests, else exact match with their answers."""
+    """What judges tasks that name no scorer: unit_tests, exact, f1, numeric, maths or MODULE:FUNCTION; empty: their
+    tests, else exact match."""
     answer: Literal["auto", "program", "text"] = "auto"
-    """What `run` and `serve` answer with, where nobody says it of an instruction; `auto` goes by its words: a text,
-    unless they ask for a function or another program in Python."""
+    """What `run` and `serve` answer with; `auto` goes by the words: a text, unless they ask for a function or
+    program."""
     split: str = "train"
     """Split to learn from; `collect` draws from it and from the tasks for validation."""
     eval_split: str = "test"
@@ -68,8 +68,8 @@ class TasksConfig(Section):
     val_fraction: float = Field(0.2, gt=0, lt=1)
     """Share of the tasks to learn from that is held out for validation, where the suite has no such split."""
     test_fraction: float = Field(0.2, ge=0, lt=1)
-    """Share of all tasks that is kept for tests, where the suite has no split `eval_split`. Which tasks, their words
-    say, so that phase 1, phase 2, agents and evaluations hold out the same ones."""
+    """Share of all tasks that is kept for tests, where the suite has no split `eval_split`; a hash of their words says
+    which, the same for all stages."""
     test_fold: int = Field(0, ge=0)
     """Which share that is: with 0.2 there are five, 0 to 4, without a task in common."""
     include_learned: bool = False
@@ -77,8 +77,7 @@ class TasksConfig(Section):
     limit: int | None = Field(None, ge=1)
     """Only the first so many tasks of each part."""
     unscorable_limit: float = Field(0.2, gt=0, le=1)
-    """A larger share of attempts that cannot be judged, of a batch, an evaluation or a collection, stops the command,
-    since its figures would be about the infrastructure."""
+    """A larger share of attempts that cannot be judged stops the command."""
 
     @model_validator(mode="after")
     def _fold_exists(self) -> TasksConfig:
@@ -92,26 +91,24 @@ class TasksConfig(Section):
 
 class ExecutionConfig(PlaceConfig):
     assembler: Literal["dataflow", "sink"] = "dataflow"
-    """For tasks whose answers are programs. `dataflow`: subtasks are functions, edges their arguments. `sink`: every
-    worker reads the task and its parents' texts, and the last subtask's program is the answer, as a text is always."""
+    """For programs. `dataflow`: subtasks are functions, edges their arguments. `sink`: every worker reads the task and
+    its parents' texts, and the last one's program is the answer, as a text is always."""
     timeout_s: float = Field(1800.0, gt=0)
     """Seconds for one workflow. Past it by the workers' measured latencies, what is unfinished fails; past it by the
-    wall clock alone (the workers were busy with other workflows), the episode is unscorable."""
+    clock alone, the episode is unscorable."""
     max_cost_usd: float | None = Field(None, gt=0)
     """US dollars: no worker is asked whose answer might make a workflow cost more."""
     concurrency: int = Field(128, ge=1)
-    """Workflows executed at a time. One that waits for its workers counts, too: where these are servers, a process can
-    take a thousand and more."""
+    """Workflows executed at a time, those that wait for their workers included."""
 
 
 class SandboxConfig(Section):
     level: Literal["strict", "auto", "process"] = "auto"
-    """`strict`: programs are isolated by namespaces (Linux), or the command refuses to run. `auto`: they are where the
-    system allows it; elsewhere programs are refused, and all else runs. `process`: limits alone, for trusted code."""
+    """`strict`: programs are isolated by namespaces (Linux), or the command refuses. `auto`: where the system allows
+    it; elsewhere programs are refused. `process`: limits alone, for trusted code."""
     open_verdicts: Literal["mark", "refuse"] = "mark"
-    """Some tests need objects, functions or the world of a program, so they run in its process, where forgery is
-    detected at best. `mark`: such a verdict counts, and `open` stands in verdict, log and metrics. `refuse`: it is
-    unscorable."""
+    """Some tests must run in the program's process, where forgery is detected at best. `mark`: such a verdict counts,
+    and says `open`. `refuse`: it is unscorable."""
     workers: int = Field(2, ge=1)
     """Programs run at a time."""
     wall_s: float = Field(20.0, gt=0)
@@ -125,9 +122,8 @@ class SandboxConfig(Section):
     preload: tuple[str, ...] = ()
     """Modules that the sandbox imports once, so that programs that use them load quickly, e.g. [numpy, pandas]."""
     packages: tuple[str, ...] = ()
-    """Further modules that programs may import, e.g. [torch]. They see the standard library, what BigCodeBench's tasks
-    use, what is preloaded, and what all these need; whatever else is installed (the answers of a suite, for one) is
-    hidden from them, except at level `process`."""
+    """Further modules that programs may import, e.g. [torch], beside the standard library, what BigCodeBench's tasks
+    use and what is preloaded; all else that is installed is hidden from them, except at level `process`."""
 
 
 class Contract(Section):
@@ -161,38 +157,35 @@ class ServingConfig(Section):
     """Where the server listens; the default is for programs on this machine alone."""
     require_keys: bool | None = None
     """Whether a request needs a key of `orchestai keys add`; null: where others than programs on this machine can send
-    one. A key that is sent is checked, and pays, either way."""
+    one."""
     port: int = Field(8080, ge=0, le=65535)
     """0 takes a free one, which is said at the start."""
     model: str = Field("orchestai", pattern=_MODEL)
     """The name under which clients ask the planner that the server was started with."""
     checkpoints: dict[Annotated[str, Field(pattern=_MODEL)], str] = Field(default={})
-    """Further planners by the names under which clients ask them: checkpoints, or folders of versions, which are
-    followed."""
+    """Further planners by the names under which clients ask them: checkpoints, or folders of versions."""
     profiles: dict[str, Contract] = Field(
         default={"cheap": Contract(prefer=0.0), "balanced": Contract(prefer=0.5), "best": Contract(prefer=1.0)}
     )
-    """Contracts by name: `orchestai:cheap` is asked like a model of its own. Those with a preference or a least success
-    are offered where the planner has an estimate of its workers."""
+    """Contracts by name: `orchestai:cheap` is asked like a model. Those with a preference or a least success are
+    offered where the planner has an estimate of its workers."""
     deadline_s: float = Field(120.0, gt=0)
     """The deadline of requests whose contract sets none."""
     max_body_bytes: int = Field(4 * 2**20, ge=1024)
     """Longest request."""
     failures: int = Field(5, ge=1)
-    """After so many failures in a row a worker, or the planner, is not asked for ten seconds, and then once, to see."""
+    """After so many failures in a row a worker, or the planner, rests for ten seconds."""
     database: str = "sqlite:///served/orchestai.db"
-    """What servers share: keys, money, served runs, feedback. `sqlite:///PATH` for those of one machine, or
-    `postgresql+psycopg://USER:PASSWORD@HOST/NAME`, in which `${oc.env:NAME}` may stand for the password."""
+    """Keys, money, served runs and feedback. `sqlite:///PATH`, or `postgresql+psycopg://USER:PASSWORD@HOST/NAME`, in
+    which `${oc.env:NAME}` may stand for the password."""
     lease_s: float = Field(15.0, gt=0)
     """So many seconds after a server was killed, what its runs had reserved of their keys' money expires."""
     redact: str | None = None
     """`MODULE:FUNCTION` that is given every text of a run before it is kept, and gives what is kept in its place."""
     log_days: int | None = Field(None, ge=1)
-    """The execution log's files that nobody has written to for so many days are removed, and so are runs that were
-    served so long ago from the database, with what was said of them; null keeps all."""
+    """The execution log's files, and served runs in the database, are removed after so many days; null keeps all."""
     tracing: bool = False
-    """Whether runs are sent as spans to OpenTelemetry (extra `otel`), where its own variables say, such as
-    `OTEL_EXPORTER_OTLP_ENDPOINT`."""
+    """Whether runs are sent to OpenTelemetry (extra `otel`), where its own variables say."""
     log: Literal["none", "metadata", "full"] = "full"
     """What the execution log keeps of served runs; `metadata` leaves out every text."""
 

@@ -27,28 +27,24 @@ class ModelConfig(Section):
     base_url: str | None = None
     """openai_api: the server's URL, e.g. http://localhost:8000/v1."""
     api_key_env: str | None = "OPENAI_API_KEY"
-    """openai_api: the environment variable that holds the key; the key itself is never written anywhere. null: the
-    server wants none, and is sent none."""
+    """openai_api: the environment variable that holds the key, which is never written anywhere. null: none is sent."""
     headers: dict[str, str] = Field(default={})
-    """openai_api: sent with every request; `$NAME` stands for a variable of the environment. A gateway that knows you
-    by one of them needs no key."""
+    """openai_api: sent with every request; `$NAME` stands for a variable of the environment."""
     body: dict[str, Any] = Field(default={})
     """openai_api: fields of every request, added or in place of ours; null leaves one out (`{seed: null}`)."""
     rename: dict[str, str] = Field(default={})
-    """openai_api: other names of our fields (`{max_tokens: max_completion_tokens}`). What a server refuses by name is
-    left out or renamed in any case, once it has said so."""
+    """openai_api: other names of our fields (`{max_tokens: max_completion_tokens}`), beside those that servers ask
+    for."""
     timeout_s: float = Field(120.0, gt=0)
     """Seconds before one request counts as failed."""
     max_retries: int = Field(3, ge=0)
     """Further tries, with exponential backoff, after a time-out, a refused connection or a 429/5xx answer."""
     thinking: bool = False
-    """huggingface: let a model think aloud that can be told not to (`enable_thinking` of its chat template).
-    openai_api: its replies begin with thoughts, also where their beginning is not sent: a stream waits for their end.
-    What a model thinks is paid for and left out of its answers."""
+    """huggingface: let a model think aloud that can be told not to. openai_api: its replies begin with thoughts, so
+    that a stream waits for their end. Thoughts are paid for and left out of answers."""
     price_per_mtok_in_usd: float | None = Field(None, ge=0)
-    """US dollars per million prompt tokens that the `llm` planner pays where this is its `planner_model`. null: what
-    the dearest worker with this model pays; where none has it, a local model is free, and a server's price is asked
-    for."""
+    """US dollars per million prompt tokens that the `llm` planner pays. null: as the dearest worker with this model;
+    without one, a local model is free, and a server's price is asked for."""
     price_per_mtok_out_usd: float | None = Field(None, ge=0)
     """The same per million tokens that it writes."""
 
@@ -97,8 +93,8 @@ class McpToolConfig(Section):
     tool: str
     """The tool's name there."""
     arguments: dict[str, Any] = Field(default={})
-    """By name; a text is a Jinja2 template such as `{{ instruction }}` over the fields of a request. Empty: the tool's
-    only text gets the instruction and the texts of the parents."""
+    """By name; a text is a Jinja2 template such as `{{ instruction }}` over a request's fields. Empty: the tool's only
+    text gets the instruction and the texts of the parents."""
 
 
 class NestedConfig(Section):
@@ -117,20 +113,19 @@ class WorkerConfig(Section):
 
     kind: str
     """`model`, `tool`, `function`, `mcp`, `recorded`, `agents` and `orchestrator` need the key of their own name.
-    Further ones are those that `register` made, those of installed packages, and `MODULE:NAME`, a function or a class
-    (see docs/workers.md)."""
+    Others are registered, of installed packages, or `MODULE:NAME` (docs/workers.md)."""
     card: str
     """What the worker is and does best, in a sentence: the planner chooses workers by matching their cards."""
     model: str | None = None
     """A key of `workers.models`."""
     strategy: Literal["direct", "few_shot", "chat", "template"] = "direct"
-    """How the model is asked: the function's head to complete, the same after worked examples, a chat, or what
-    `template` says."""
+    """How the model is asked: the function's head to complete, the same after worked examples, a chat, or
+    `template`."""
     template: FoundPath | None = None
     """template: a Jinja2 file over the fields of a request, in the working directory or beside this file."""
     writes: Literal["anything", "functions", "checked_functions"] = "anything"
-    """model: whether it is asked for texts, too, and for functions that no example checks. A small one does better to
-    decline them."""
+    """model: whether it is asked for texts, too, and for functions that no example checks; small ones do better
+    without."""
     samples: int = Field(1, ge=1)
     """Answers drawn per request; with more than one, the first that passes the visible examples is kept."""
     temperature: float = Field(0.0, ge=0)
@@ -190,8 +185,8 @@ class WorkersConfig(Section):
     on_miss: Literal["live", "unscorable"] = "live"
     """What a generation that is neither recorded nor cached does: run the model, or make the episode unscorable."""
     cache_dir: Annotated[Path, AfterValidator(Path.expanduser)] | None = CACHE_DIR
-    """Where generations are cached, and converted models, the states of long worked examples and what a language model
-    reads of given steps are kept; null switches the cache of generations off."""
+    """Where generations are cached, and converted models and the like are kept; null switches the cache of generations
+    off."""
 
     @property
     def models_dir(self) -> Path:
