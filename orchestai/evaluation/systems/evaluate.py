@@ -320,33 +320,12 @@ async def evaluate(
     rows += [] if mixed is None else [mixed]
     rows.append(oracle)
     suite = tasks[0].suite
-    # The last trained planner, and it as served, to every other row; each trained one to those trained before it
-    as_served = [row for row in rows if row.name.endswith(AS_SERVED)]
-    pairs = [(trained[-1], row) for row in rows if row is not trained[-1] and row not in as_served]
-    pairs += [(of, to) for i, of in enumerate(trained[:-1]) for to in trained[:i]]
-    pairs += [(of, to) for of in as_served for to in rows if to is not of]
-    shares: dict[str, float | None] = {}
-    closeness = {}
-    known_steps = [(place, task.reference) for place, task in enumerate(tasks) if task.reference is not None]
-    for row in trained:
-        got, best = row.values("reward"), oracle.values("reward")
-        both = ~np.isnan(got) & ~np.isnan(best)
-        is_positive = both.any() and best[both].mean() > 0
-        shares[row.name] = float(got[both].mean() / best[both].mean()) if is_positive else None
-        graphs = [row.results[place].workflow for place, _ in known_steps]
-        if (close := compare(graphs, [reference for _, reference in known_steps])) is not None:
-            closeness[row.name] = asdict(close)
     summaries = tuple(summarize(row, suite) for row in rows)
     shown_rows = {one.name for one in headline(list(planners), summaries)}
     return Evaluation(
         planners=tuple(planners),
         summaries=summaries,
-        differences=tuple(
-            Difference(of.name, to.name, *(paired_difference(of.values(key), to.values(key)) for key in _COMPARED))
-            for of, to in pairs
-        ),
-        oracle_shares=shares,
-        decompositions=closeness,
+        **_compared(trained, rows, tasks),
         facts=facts
         | {
             "suite": suite,
@@ -359,6 +338,31 @@ async def evaluate(
         },
         preferences=swept,
     )
+
+
+def _compared(trained: Sequence[SystemRow], rows: Sequence[SystemRow], tasks: Sequence[Task]) -> dict[str, Any]:
+    """How the trained planners compare with the rows, the last of which is the oracle, and with reference plans."""
+    # The last trained planner, and it as served, to every other row; each trained one to those trained before it
+    as_served = [row for row in rows if row.name.endswith(AS_SERVED)]
+    pairs = [(trained[-1], row) for row in rows if row is not trained[-1] and row not in as_served]
+    pairs += [(of, to) for i, of in enumerate(trained[:-1]) for to in trained[:i]]
+    pairs += [(of, to) for of in as_served for to in rows if to is not of]
+    differences = [
+        Difference(of.name, to.name, *(paired_difference(of.values(key), to.values(key)) for key in _COMPARED))
+        for of, to in pairs
+    ]
+    shares: dict[str, float | None] = {}
+    closeness = {}
+    known_steps = [(place, task.reference) for place, task in enumerate(tasks) if task.reference is not None]
+    for row in trained:
+        got, best = row.values("reward"), rows[-1].values("reward")
+        both = ~np.isnan(got) & ~np.isnan(best)
+        is_positive = both.any() and best[both].mean() > 0
+        shares[row.name] = float(got[both].mean() / best[both].mean()) if is_positive else None
+        graphs = [row.results[place].workflow for place, _ in known_steps]
+        if (close := compare(graphs, [reference for _, reference in known_steps])) is not None:
+            closeness[row.name] = asdict(close)
+    return {"differences": tuple(differences), "oracle_shares": shares, "decompositions": closeness}
 
 
 def embedder(encoder: TextEncoder) -> Embed:
