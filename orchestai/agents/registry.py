@@ -34,15 +34,17 @@ _SAMPLE_DATA = Path("data/agents")
 _TAUGHT = "model.name=data/agents/tiny"
 """A tiny model that was taught how turns of the workflows look: an untrained one never calls a tool or gives a verdict.
 docs/agents/workflows.md says how it came about."""
+_CORPUS = "agents.workflow_args.corpus=data/agents/corpus.jsonl"
+
+
+def _entry(target: str, defaults: tuple[str, ...], file: str, tokens: int, *further: str) -> Entry:
+    """A workflow whose sample tasks are written in a file."""
+    sample = ("tasks.suite=written", f"tasks.path=data/agents/{file}.jsonl", _TAUGHT, f"model.max_new_tokens={tokens}")
+    return Entry(f"{_PACKAGE}.{target}", defaults, (*sample, *further))
+
+
 WORKFLOWS: dict[str, Entry] = {
-    "tool_use": Entry(
-        f"{_PACKAGE}.tool_use:ToolUse",
-        ("tasks.suite=triviaqa", "agents.credit=turn"),
-        (
-            *("tasks.suite=written", "tasks.path=data/agents/questions.jsonl"),
-            *("agents.workflow_args.corpus=data/agents/corpus.jsonl", _TAUGHT, "model.max_new_tokens=48"),
-        ),
-    ),
+    "tool_use": _entry("tool_use:ToolUse", ("tasks.suite=triviaqa", "agents.credit=turn"), "questions", 48, _CORPUS),
     "writing": Entry(
         f"{_PACKAGE}.writing:Writing",
         (
@@ -54,49 +56,25 @@ WORKFLOWS: dict[str, Entry] = {
             *("agents.workflow_args.min_words=1", "agents.workflow_args.max_words=16"),
         ),
     ),
-    "deepcoder": Entry(
-        f"{_PACKAGE}.deepcoder:DeepCoder",
-        ("tasks.suite=deepcoder", "agents.credit=role"),
-        ("tasks.suite=written", "tasks.path=data/agents/code.jsonl", _TAUGHT, "model.max_new_tokens=64"),
-    ),
-    "swe": Entry(
-        f"{_PACKAGE}.swe:SWE",
+    "deepcoder": _entry("deepcoder:DeepCoder", ("tasks.suite=deepcoder", "agents.credit=role"), "code", 64),
+    "swe": _entry(
+        "swe:SWE",
         ("tasks.suite=swe", "agents.credit=role", "sandbox.level=strict"),
-        (
-            "tasks.suite=swe",
-            "tasks.path=data/agents/swe/instances.jsonl",
-            "agents.workflow_args.repositories=data/agents/swe",
-            "agents.workflow_args.shown_characters=800",
-            *(_TAUGHT, "model.max_new_tokens=176"),
-        ),
+        "swe/instances",
+        176,
+        *("tasks.suite=swe", "agents.workflow_args.repositories=data/agents/swe"),
+        "agents.workflow_args.shown_characters=800",
     ),
-    "math_tool": Entry(
-        f"{_PACKAGE}.maths:Maths",
-        ("tasks.suite=gsm8k", "agents.credit=role", "sandbox.preload=[math_verify]"),
-        ("tasks.suite=written", "tasks.path=data/agents/maths.jsonl", _TAUGHT, "model.max_new_tokens=48"),
+    "math_tool": _entry(
+        "maths:Maths", ("tasks.suite=gsm8k", "agents.credit=role", "sandbox.preload=[math_verify]"), "maths", 48
     ),
-    "search": Entry(
-        f"{_PACKAGE}.search:Search",
-        ("tasks.suite=hotpotqa", "agents.credit=role"),
-        (
-            "tasks.suite=written",
-            "tasks.path=data/agents/questions.jsonl",
-            *("agents.workflow_args.corpus=data/agents/corpus.jsonl", _TAUGHT, "model.max_new_tokens=48"),
-        ),
-    ),
-    "deep_research": Entry(
-        f"{_PACKAGE}.research:Research",
-        (
-            "tasks.suite=written",
-            "tasks.path=data/agents/research.jsonl",
-            "agents.workflow_args.corpus=data/agents/corpus.jsonl",
-            "agents.credit=role",
-        ),
-        (
-            "tasks.suite=written",
-            "tasks.path=data/agents/research.jsonl",
-            *("agents.workflow_args.corpus=data/agents/corpus.jsonl", _TAUGHT, "model.max_new_tokens=136"),
-        ),
+    "search": _entry("search:Search", ("tasks.suite=hotpotqa", "agents.credit=role"), "questions", 48, _CORPUS),
+    "deep_research": _entry(
+        "research:Research",
+        ("tasks.suite=written", "tasks.path=data/agents/research.jsonl", _CORPUS, "agents.credit=role"),
+        "research",
+        136,
+        _CORPUS,
     ),
 }
 
@@ -129,14 +107,10 @@ def find(name: str) -> type[AgentWorkflow]:
     return found
 
 
-def learning_roles(config: AgentConfig) -> list[str]:
-    """Those that are not frozen."""
-    return [role for role in find(config.agents.workflow).roles if role not in config.agents.frozen]
-
-
 def policies(config: AgentConfig) -> int:
-    """How many learn apart: one for all roles, or one for each."""
-    return 1 if config.agents.policies == "shared" else len(learning_roles(config))
+    """How many learn apart: one for all roles, or one for each that is not frozen."""
+    roles = find(config.agents.workflow).roles
+    return 1 if config.agents.policies == "shared" else sum(role not in config.agents.frozen for role in roles)
 
 
 def unknown(name: str) -> UserError:

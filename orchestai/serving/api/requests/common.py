@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -186,27 +186,18 @@ _PART = ("type", "text", "refusal", "annotations", "logprobs")
 R = TypeVar("R", bound="CommonRequest")
 
 
-def _zero(value: float | None) -> float | None:
-    if value:
-        raise PydanticCustomError("unsupported_value", "only 0 is supported")
-    return value
+def _only(said: str, fits: Callable[[Any], bool]) -> AfterValidator:
+    def check(value: Any) -> Any:
+        if not fits(value):
+            raise PydanticCustomError("unsupported_value", f"only {said} is supported")
+        return value
+
+    return AfterValidator(check)
 
 
-def _one(value: float | None) -> float | None:
-    if value not in (None, 1):
-        raise PydanticCustomError("unsupported_value", "only 1 is supported")
-    return value
-
-
-def _empty(value: Any) -> Any:
-    if value:
-        raise PydanticCustomError("unsupported_value", "only null is supported")
-    return value
-
-
-Zero = Annotated[float | None, AfterValidator(_zero)]
-One = Annotated[float | None, AfterValidator(_one)]
-Empty = Annotated[Any, AfterValidator(_empty)]
+Zero = Annotated[float | None, _only("0", lambda value: not value)]
+One = Annotated[float | None, _only("1", lambda value: value in (None, 1))]
+Empty = Annotated[Any, _only("null", lambda value: not value)]
 
 
 class Part(BaseModel):
