@@ -151,7 +151,7 @@ def score(
     ] = None,
     overrides: Overrides = None,
 ) -> None:
-    """Judge samples of a suite's tasks by their tests and print pass@k. Interrupt and repeat it to continue."""
+    """Judge samples of a suite's tasks by their tests and print pass@k."""
     from orchestai.config import load_config
     from orchestai.evaluation.samples import verdict_path
 
@@ -172,7 +172,7 @@ async def _score(
     """Judge the samples of a file, print what they are worth and keep the verdicts; whether all could be judged."""
     from orchestai.agents import policies
     from orchestai.evaluation.held_out import held_out_tasks
-    from orchestai.evaluation.samples import VerdictFile, check_distinct, progress_bar, read_samples
+    from orchestai.evaluation.samples import progress_bar, read_samples
     from orchestai.evaluation.samples import score as judge
     from orchestai.execution.runtime import open_sandbox
     from orchestai.planner.checkpoint import seen_by
@@ -194,20 +194,19 @@ async def _score(
         read = [sample for sample in read if sample.task.task_id in names]
         if not read:
             raise UserError(f"{samples}: no sample is of one of the {len(names)} held-out tasks; write some for these")
-    check_distinct([samples, output, *([json_path] if json_path else [])])
-    file = VerdictFile(output)
-    if file.problems:
-        say(f"lines skipped: {len(file.problems)}; the first is {file.problems[0]}")
+    paths = [samples, output, *([json_path] if json_path else [])]
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise UserError(f"{output}: samples, verdicts (--output) and figures (--json) need a file each; rename one")
     with open_sandbox(config.sandbox, config.execution) as sandbox, progress_bar(len(read), console) as progress:
         level = sandbox.level
         if level == "none" and any(task.wants_program for task in tasks):
             raise UserError(f"score: {refusal()}; the suite's answers are among your files")
-        report = await judge(read, sandbox, file, workers=sandbox.workers, progress=progress)
+        report = await judge(read, sandbox, output, workers=sandbox.workers, progress=progress)
     console.print(report.table(ks, f"{suite.name}: {samples}"))
     say(
         *([] if held_out is None else held_out.remarks()),
         *report.remarks(ks, tasks=len(tasks)),
-        f"{output}: {len(report.verdicts)} verdicts ({report.continued} from before)",
+        f"{output}: {len(report.verdicts)} verdicts",
     )
     if json_path is not None:
         facts = {

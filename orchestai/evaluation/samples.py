@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import platform
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -27,7 +26,7 @@ from orchestai.sandbox import Report, Sandbox, TestVerdict
 from orchestai.sandbox.program import Isolation, Status
 from orchestai.storage import artifacts
 from orchestai.tasks.records import read_file
-from orchestai.tasks.task import UNIT_TESTS, Task
+from orchestai.tasks.task import Task
 
 _MBPP = "mbpp"
 
@@ -76,21 +75,13 @@ def _spelling(task_id: object, suite: str) -> str:
     return text.lower().removeprefix("mbpp/") if suite == _MBPP else text
 
 
-_JUDGING = 3
-"""Grows when the same program may get another verdict than before; kept verdicts are judged again then."""
-
-
 class Verdict(BaseModel):
-    """What the sandbox found of one sample.
-
-    `index` is the place in the file, `fingerprint` of all that decides the verdict; the rest is as in `Report`.
-    """
+    """What the sandbox found of one sample; `index` is its place in the file, the rest is as in `Report`."""
 
     model_config = ConfigDict(frozen=True)
 
     task_id: str
     index: int
-    fingerprint: str
     passed: int
     total: int
     success: bool
@@ -104,67 +95,19 @@ class Verdict(BaseModel):
     tests: tuple[TestVerdict, ...]
 
     @classmethod
-    def of(cls, sample: Sample, fingerprint: str, report: Report) -> Verdict:
+    def of(cls, sample: Sample, report: Report) -> Verdict:
         tests = [
             replace(test, message=_encodable(test.message), output=_encodable(test.output)) for test in report.tests
         ]
         alike = {name: getattr(report, name) for name in cls.model_fields if hasattr(report, name)}
-        own = {"task_id": sample.task.task_id, "index": sample.index, "fingerprint": fingerprint}
-        return cls.model_validate(alike | own | {"reason": _encodable(report.reason), "tests": tests})
-
-
-class VerdictFile:
-    """A file of verdicts; it is created at once, so that a place that cannot be written costs no judgment.
-
-    Attributes:
-        known: the verdicts that it held when it was opened, by index and fingerprint.
-        problems: `FILE:LINE: what is wrong` for each line that is none, such as one that a crash tore.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        artifacts.append(path, b"")
-        lines, self.problems = artifacts.read_lines(path)
-        self.known: dict[tuple[int, str], Verdict] = {}
-        for where, line in lines:
-            try:
-                verdict = Verdict.model_validate(line)
-            except ValidationError:
-                self.problems.append(f"{where}: not a verdict; skipped")
-                continue
-            self.known[verdict.index, verdict.fingerprint] = verdict
+        own = {"task_id": sample.task.task_id, "index": sample.index, "reason": _encodable(report.reason)}
+        return cls.model_validate(alike | own | {"tests": tests})
 
 
 def verdict_path(samples: Path) -> Path:
     """`SAMPLES_results.jsonl` beside `SAMPLES.jsonl` or `SAMPLES.jsonl.gz`."""
     name = samples.name.removesuffix(".gz").removesuffix(".jsonl")
     return samples.with_name(f"{name}_results.jsonl")
-
-
-def check_distinct(paths: Sequence[Path]) -> None:
-    """Refuse to write one file over another."""
-    seen: set[Path] = set()
-    for path in paths:
-        if path.resolve() in seen:
-            raise UserError(f"{path}: samples, verdicts (--output) and figures (--json) need a file each; rename one")
-        seen.add(path.resolve())
-
-
-def fingerprint(sample: Sample, sandbox: Sandbox) -> str:
-    """Of the answer, what judges it and how, the sandbox's limits, level and packages, and the Python that runs it."""
-    task = sample.task
-    other = [] if task.scorer_name == UNIT_TESTS else [task.scorer_name, task.suite, task.answers, task.details]
-    return artifacts.fingerprint(
-        {
-            "judging": _JUDGING,
-            "task": [task.task_id, task.test, task.entry_point, task.isolation, *other],
-            "code": sample.code,
-            "limits": asdict(sandbox.limits),
-            "level": sandbox.level,
-            "modules": sorted(sandbox.packages.modules) if sandbox.packages else None,
-            "python": platform.python_version_tuple()[:2],
-        }
-    )
 
 
 def _encodable(text: str) -> str:
@@ -189,12 +132,10 @@ class Score:
     Attributes:
         verdicts: of the samples that could be judged, in the order of the file.
         lost: the samples that could not.
-        continued: verdicts that were known from before.
     """
 
     verdicts: tuple[Verdict, ...]
     lost: tuple[Lost, ...] = ()
-    continued: int = 0
 
     @cached_property
     def counts(self) -> dict[str, tuple[int, int]]:
@@ -283,47 +224,37 @@ class Score:
 async def score(
     samples: Sequence[Sample],
     sandbox: Sandbox,
-    file: VerdictFile,
+    output: Path,
     *,
     workers: int,
-    progress: Callable[[Verdict | Lost], None] | None = None,
+    progress: Callable[[Verdict | Lost], None] = lambda result: None,
 ) -> Score:
-    """Judge the samples whose verdicts `file` does not know, `workers` at a time, and append theirs to it.
+    """Judge the samples, `workers` at a time, and write their verdicts to `output`, a line each as they come.
 
     Args:
-        progress: called for each sample, those that are known first.
+        progress: called for each sample.
     """
     found: dict[int, Verdict | Lost] = {}
 
-    def keep(index: int, result: Verdict | Lost) -> None:
-        found[index] = result
-        if progress is not None:
-            progress(result)
-
-    async def run(waiting: Iterator[tuple[Sample, str]]) -> None:
-        for sample, mark in waiting:
+    async def run(waiting: Iterator[Sample]) -> None:
+        for sample in waiting:
             judged = await judge(sample.task, sample.code, sandbox)
+            result: Verdict | Lost
             if isinstance(outcome := judged.outcome, Unscorable):
-                keep(sample.index, Lost(sample.index, sample.task.task_id, outcome.kind, outcome.reason))
+                result = Lost(sample.index, sample.task.task_id, outcome.kind, outcome.reason)
             else:
                 right = outcome.value >= 1.0
                 said = "" if right else f"score {outcome.value:g}"
                 # where no unit tests judged, the scorer is the one test, passed at full score
                 test = TestVerdict(sample.task.scorer_name, "passed" if right else "failed", said)
                 report = judged.report or Report("ok", passed=int(right), total=1, tests=(test,))
-                verdict = Verdict.of(sample, mark, report)
-                artifacts.append(file.path, verdict.model_dump_json().encode() + b"\n")
-                keep(sample.index, verdict)
+                result = Verdict.of(sample, report)
+                artifacts.append(output, result.model_dump_json().encode() + b"\n")
+            found[sample.index] = result
+            progress(result)
 
-    missing = []
-    for sample in samples:
-        mark = fingerprint(sample, sandbox)
-        if verdict := file.known.get((sample.index, mark)):
-            keep(sample.index, verdict)
-        else:
-            missing.append((sample, mark))
-    continued = sum(isinstance(result, Verdict) for result in found.values())
-    waiting = iter(missing)
+    artifacts.write_text(output, "")  # a place that cannot be written costs no judgment
+    waiting = iter(samples)
     runners = [asyncio.ensure_future(run(waiting)) for _ in range(workers)]
     try:
         await asyncio.gather(*runners)
@@ -335,7 +266,6 @@ async def score(
     return Score(
         verdicts=tuple(result for result in results if isinstance(result, Verdict)),
         lost=tuple(result for result in results if isinstance(result, Lost)),
-        continued=continued,
     )
 
 
