@@ -29,16 +29,16 @@ async def by_deadline(outcome: asyncio.Future[T], deadline: float | None) -> T:
     """
     if deadline is None:
         return await outcome
-    timer = asyncio.get_running_loop().call_later(max(0.0, deadline - time.monotonic()), _give_up, outcome)
+
+    def give_up() -> None:
+        if not outcome.done():
+            outcome.set_exception(TooLateError())
+
+    timer = asyncio.get_running_loop().call_later(max(0.0, deadline - time.monotonic()), give_up)
     try:
         return await outcome
     finally:
         timer.cancel()
-
-
-def _give_up(outcome: asyncio.Future[T]) -> None:
-    if not outcome.done():
-        outcome.set_exception(TooLateError())
 
 
 async def heeding_cancellation(call: Coroutine[Any, Any, T]) -> T:
@@ -49,15 +49,10 @@ async def heeding_cancellation(call: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         running.cancel()
         await asyncio.wait({running}, timeout=_TO_STOP_S)
-        running.add_done_callback(_forget)
+        # Note how it ends, which nobody waits for, or asyncio would print it
+        running.add_done_callback(lambda call: call.cancelled() or call.exception())
         raise
     return running.result()
-
-
-def _forget(call: asyncio.Future[Any]) -> None:
-    """Take note of how a call ended that nobody waits for, or asyncio would print it."""
-    if not call.cancelled():
-        call.exception()
 
 
 class Admission:

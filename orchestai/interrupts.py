@@ -18,9 +18,14 @@ def heed_interrupts() -> None:
 
     Shells start the background jobs of scripts with Ctrl-C ignored, which Python keeps unless told otherwise.
     """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        note_interrupt(number)
+        raise KeyboardInterrupt
+
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _interrupt)
+            signal.signal(number, interrupt)
 
 
 def leave_after(seconds: float) -> None:
@@ -30,23 +35,18 @@ def leave_after(seconds: float) -> None:
 
 def note_interrupt(number: int) -> signal.Signals:
     """A signal came; whoever handles it otherwise than by `heed_interrupts` says so, too."""
+
+    def leave(seconds: float) -> None:
+        time.sleep(seconds)
+        sys.stderr.flush()
+        os._exit(128 + number)
+
     _received[:] = [signal.Signals(number)]
     for seconds in _leave_after_s:
-        threading.Thread(target=_leave, args=(seconds, number), name="leave", daemon=True).start()
+        threading.Thread(target=leave, args=(seconds,), name="leave", daemon=True).start()
     return _received[0]
 
 
 def interrupted_by() -> signal.Signals:
     """The signal that came last; Ctrl-C where none was noted."""
     return _received[0] if _received else signal.SIGINT
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    note_interrupt(number)
-    raise KeyboardInterrupt
-
-
-def _leave(seconds: float, number: int) -> None:
-    time.sleep(seconds)
-    sys.stderr.flush()
-    os._exit(128 + number)

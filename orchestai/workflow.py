@@ -93,7 +93,13 @@ class Workflow(BaseModel):
                 if parent not in known:
                     raise ValueError(f"subtask {subtask.id!r} depends on {parent!r}, which does not exist")
         if len(self._order) < len(ids):
-            raise ValueError(f"the dependencies form a cycle: {' -> '.join(self._cycle())}")
+            # Whoever cannot be ordered has a parent that cannot.
+            stuck = {subtask.id: subtask for subtask in self.subtasks if subtask not in self._order}
+            path = [next(iter(stuck))]
+            while path[-1] not in path[:-1]:
+                path.append(next(parent for parent in stuck[path[-1]].depends_on if parent in stuck))
+            cycle = path[path.index(path[-1]) + 1 :][::-1]
+            raise ValueError(f"the dependencies form a cycle: {' -> '.join(cycle)}")
         return self
 
     def __len__(self) -> int:
@@ -120,7 +126,8 @@ class Workflow(BaseModel):
 
     def answering(self) -> str:
         """Id of the subtask that answers for the whole task: the last sink."""
-        return self._answering
+        sinks = {subtask.id for subtask in self.sinks()}
+        return [subtask.id for subtask in self._order if subtask.id in sinks][-1]
 
     def needed(self) -> set[str]:
         """Ids of the subtask that answers and of all that it depends on."""
@@ -162,19 +169,6 @@ class Workflow(BaseModel):
                 if not missing[child]:
                     heapq.heappush(ready, child)
         return tuple(order)
-
-    def _cycle(self) -> list[str]:
-        """Ids of one cycle: whoever cannot be ordered has a parent that cannot."""
-        stuck = {subtask.id: subtask for subtask in self.subtasks if subtask not in self._order}
-        path = [next(iter(stuck))]
-        while path[-1] not in path[:-1]:
-            path.append(next(parent for parent in stuck[path[-1]].depends_on if parent in stuck))
-        return path[path.index(path[-1]) + 1 :][::-1]
-
-    @cached_property
-    def _answering(self) -> str:
-        sinks = {subtask.id for subtask in self.sinks()}
-        return [subtask.id for subtask in self._order if subtask.id in sinks][-1]
 
     def adjacency(self) -> list[list[int]]:
         """(n, n) matrix in the order listed; entry [i][j] is 1 where subtask j depends on subtask i."""

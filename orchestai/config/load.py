@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -120,14 +120,9 @@ def load_config(
         _log.info("no %s here; taking %s", DEFAULT_CONFIG, path)
     config = load(Config, path, overrides)
     check_workers(config.workers, path)
-    return _with_installed_models(config) if path == FIRST_POOL else config
-
-
-def _with_installed_models(config: Config) -> Config:
-    """The first pool without the workers whose model is not installed."""
-    if all(map(find_spec, _EMBEDDED)):
+    if path != FIRST_POOL or all(map(find_spec, _EMBEDDED)):
         return config
-    workers = config.workers
+    workers = config.workers  # of the first pool without those whose model is not installed
     pool = {name: worker for name, worker in workers.pool.items() if worker.kind != "model"}
     cascade = tuple(name for name in workers.cascade if name in pool)
     return config.model_copy(update={"workers": workers.model_copy(update={"pool": pool, "cascade": cascade})})
@@ -185,8 +180,7 @@ def _explain(section: type[Section], error: ValidationError, raw: Any) -> str:
     loc = [str(part) for part in first["loc"]]
     key = ".".join(loc)
     if first["type"] == "extra_forbidden":
-        known = list(_known_keys(section, loc[:-1]))
-        hint = _nearest(loc[-1], known)
+        hint = _nearest(loc[-1], _known_keys(section, loc[:-1]))
         if section is not Config and loc[0] in Config.model_fields and loc[-1] in _known_keys(Config, loc[:-1]):
             hint = "; it belongs to the configuration of planners (config.yaml), so remove it here"
         return f"{key}: unknown key (value {first['input']!r}){hint}"
@@ -205,7 +199,7 @@ def _explain(section: type[Section], error: ValidationError, raw: Any) -> str:
     return f"{key}: {message} (got {first['input']!r})"
 
 
-def _known_keys(root: type[Section], loc: Sequence[str]) -> Iterator[str]:
+def _known_keys(root: type[Section], loc: Sequence[str]) -> list[str]:
     """Keys of the section at `loc`."""
     section: Any = root
     for part in loc:
@@ -215,8 +209,7 @@ def _known_keys(root: type[Section], loc: Sequence[str]) -> Iterator[str]:
                 section = options[0]
         else:  # an entry of dict[str, Section]
             section = section.__args__[1]
-    if isinstance(section, type) and issubclass(section, BaseModel):
-        yield from section.model_fields
+    return list(section.model_fields) if isinstance(section, type) and issubclass(section, BaseModel) else []
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
@@ -224,18 +217,15 @@ def _nearest(word: str, known: Iterable[str]) -> str:
 
 
 def check_workers(workers: WorkersConfig, path: Path | str) -> None:
-    """Refuse a worker or model that no one defines."""
-    for i, name in enumerate(workers.cascade):
-        if name not in workers.pool:
-            nearest = _nearest(name, workers.pool)
-            raise UserError(f"{path}: workers.cascade.{i}: no worker {name!r} in workers.pool{nearest}")
+    """Refuse a worker, a server or a model that no one defines."""
+    named = [(f"workers.cascade.{i}", "worker", name, "pool") for i, name in enumerate(workers.cascade)]
     for name, worker in workers.pool.items():
-        if worker.mcp and (server := worker.mcp.server) not in workers.mcp_servers:
-            nearest = _nearest(server, workers.mcp_servers)
-            raise UserError(f"{path}: workers.pool.{name}.mcp.server: no {server!r} in workers.mcp_servers{nearest}")
-    asked = {f"workers.pool.{name}.model": worker.model for name, worker in workers.pool.items() if worker.model}
+        if worker.mcp:
+            named.append((f"workers.pool.{name}.mcp.server", "server", worker.mcp.server, "mcp_servers"))
+        if worker.model:
+            named.append((f"workers.pool.{name}.model", "model", worker.model, "models"))
     if workers.planner_model:
-        asked["workers.planner_model"] = workers.planner_model
-    for key, model in asked.items():
-        if model not in workers.models:
-            raise UserError(f"{path}: {key}: no model {model!r} in workers.models{_nearest(model, workers.models)}")
+        named.append(("workers.planner_model", "model", workers.planner_model, "models"))
+    for key, what, name, section in named:
+        if name not in (known := getattr(workers, section)):
+            raise UserError(f"{path}: {key}: no {what} {name!r} in workers.{section}{_nearest(name, known)}")
