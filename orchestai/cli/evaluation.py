@@ -318,17 +318,16 @@ def evaluate_plans(
     loaded = load_config(config, overrides or [])
     if checkpoint is None and is_checkpoint(_PLANNER):
         checkpoint = _PLANNER
-    scored = choose_plans(
+    held_out, learned_from = choose_plans(
         NamedPlans(str(plans), load_training_data(plans, loaded)),
         {} if checkpoint is None else {str(checkpoint): seen_by(checkpoint)},
         None if training_data is None else NamedPlans(str(training_data), load_training_data(training_data, loaded)),
         include_learned=loaded.tasks.include_learned,
     )
-    if scored.remark:
-        say(scored.remark)
+    say(*held_out.remarks())
     planner = None if checkpoint is None else load_planner(checkpoint, loaded.planner, loaded.workers)
     embed = sentence_embedder(open_encoder(_SENTENCE_TOKENS))
-    evaluation = run_evaluation(planner, scored.held_out.kept, embed, learned=scored.learned, console=console)
+    evaluation = run_evaluation(planner, held_out.kept, embed, learned=learned_from, console=console)
     if json_path is not None:
         learned = None
         if training_data is not None:
@@ -338,7 +337,7 @@ def evaluate_plans(
             "checkpoint": None if checkpoint is None else str(checkpoint),
             "data_fingerprint": data_fingerprint(plans),
             "training_data": learned,
-            "held_out": scored.to_dict(),
+            "held_out": held_out.to_dict(lambda example: example.task_id),
             "same_step": SAME_STEP,
             "versions": artifacts.versions(),
         }

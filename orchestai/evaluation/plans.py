@@ -40,78 +40,31 @@ class NamedPlans:
         return [example for example in self.examples if example.split == split]
 
 
-@dataclass(frozen=True)
-class ScoredPlans:
-    """Which plans are scored, and `learned`, from which the nearest graph may be taken.
-
-    Attributes:
-        training: the name of the training file; None without one.
-        remark: what a reader of the figures must know, in a line; empty where there is nothing to know.
-    """
-
-    held_out: HeldOut[TrainingExample]
-    learned: Sequence[TrainingExample]
-    training: str | None
-    remark: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """For files of figures."""
-        found = self.held_out.to_dict(lambda example: example.task_id)
-        in_training = found["checkpoints"].pop(self.training, None)
-        return found | {"training_data": in_training, "remark": self.remark}
-
-
 def choose_plans(
     plans: NamedPlans, seen: Mapping[str, SeenTasks], training: NamedPlans | None, *, include_learned: bool = False
-) -> ScoredPlans:
-    """The plans of a file that may be scored, by the words of what is asked.
+) -> tuple[HeldOut[TrainingExample], Sequence[TrainingExample]]:
+    """The plans of a file that may be scored, by the words of what is asked, and those that the nearest graph may copy.
 
-    Where the file keeps plans for tests, and the checkpoint or the training file has any of its tasks, these are of its
-    test part alone. Where neither has any, or none is kept for tests, these are all: it is a file of others.
+    Where the file keeps plans for tests, and the checkpoint or the training file has any of its tasks, these are of
+    its test part alone. Where neither has any, or none is kept for tests, these are all: it is a file of others.
 
     Args:
         seen: what the checkpoint has seen, by its name; empty without one.
         training: what was learned from, so that its plans are no measure and may be copied by the nearest graph;
             without it that floor takes what the file itself does not keep for tests.
     """
-    tests, name = plans.part("test"), None if training is None else training.name
-    compared = dict(seen)
+    tests, compared = plans.part("test"), dict(seen)
     if training is not None:
         learned_from = ([e.asked for e in training.part(split)] for split in ("train", "validation"))
         compared[training.name] = SeenTasks.of(*learned_from)
-    unknown = [name for name, its in seen.items() if not its.complete]
+    is_known = training is not None or all(its.complete for its in seen.values())
     is_others = bool(compared) and not any(e.asked in its for e in plans.examples for its in compared.values())
-    whole = not tests or (is_others and not (unknown and training is None))
+    whole = not tests or (is_others and is_known)
+    examples = plans.examples if whole else tests
     held_out = hold_out(
-        plans.examples if whole else tests,
-        compared,
-        lambda example: example.asked,
-        what=plans.name,
-        include_learned=include_learned,
+        examples, compared, lambda example: example.asked, what=plans.name, include_learned=include_learned
     )
-    total, kept = held_out.total, len(held_out.kept)
-    remarks = [] if tests else ["none is kept for tests"]
-    known = [one for one in compared if one not in unknown]
-    if whole and is_others and known and len(tests) < len(plans.examples):
-        remarks.append(f"{' and '.join(known)} {'has' if len(known) == 1 else 'have'} none of their tasks")
-    for one, its in held_out.exposures.items():
-        if one == name and (its.learned or its.selected_on):
-            remarks.append(f"{one} has {its.learned + its.selected_on} of the {total} tasks")
-        elif its.learned or its.selected_on:
-            remarks.append(f"{one} learned from {its.learned} and was selected on {its.selected_on} of the tasks")
-    remedy = "so figures are too high if these tasks are among it (name its training file by --training_data)"
-    if training is not None:
-        remedy = f"so the tasks of {name} count for it"
-    remarks += [f"{one} does not say all that it learned from, {remedy}" for one in unknown]
-    count = f"all {total} plans scored" if kept == total else f"{kept} of {total} plans scored"
-    if held_out.included:
-        count += f", {held_out.included} of them not held out, so figures are too high (tasks.include_learned)"
-    return ScoredPlans(
-        held_out,
-        learned=(training or plans).part("train") if training or not whole else [],
-        training=name,
-        remark="; ".join((f"{plans.name}: {count}", *remarks)) if remarks else "",
-    )
+    return held_out, (training or plans).part("train") if training or not whole else []
 
 
 SAME_STEP = 0.6

@@ -46,7 +46,7 @@ def named(name: str, **parts: str) -> NamedPlans:
 def scored(*args: object, **kwargs: object) -> tuple[str, str]:
     """The tasks that are scored, and those that the nearest graph may come from."""
     found = choose_plans(*args, **kwargs)
-    return tuple(" ".join(e.task_id for e in some) for some in (found.held_out.kept, found.learned))
+    return tuple(" ".join(e.task_id for e in some) for some in (found[0].kept, found[1]))
 
 
 PLANS = named("plans.json", test="soup tea", train="pie jam", validation="rice")
@@ -89,8 +89,7 @@ def folder(tmp_path, monkeypatch):
 def test_without_a_checkpoint_the_command_gives_the_floors_of_a_file_by_hand(folder):
     """One that keeps no plan for tests and has no sidecar."""
     (folder / "plans.json").write_text(json.dumps([example("tea", given=True).model_dump(mode="json")]))
-    said, figures = evaluated()
-    assert said.count("plans.json") == 1
+    _, figures = evaluated()
     assert set(figures["rows"]) == {"listed_chain", "all_pairs", "no_edges"}
     assert figures["differences"] == {}
     [plan] = figures["per_plan"]
@@ -105,7 +104,7 @@ def test_without_a_checkpoint_the_command_gives_the_floors_of_a_file_by_hand(fol
         (["A of mine."], ["b of mine"], "p.pth learned from 1"),
         (["Something else"], ["a of mine", "b of mine"], ""),
         (["a of mine", "b of mine"], [], "none of 2 tasks"),
-        (None, ["a of mine", "b of mine"], "p.pth does not say"),
+        (None, ["a of mine", "b of mine"], "p.pth: what it learned from is unknown"),
     ],
 )
 def test_plans_for_tasks_that_a_planner_has_learned_are_left_out(folder, learned, evaluated_ids, says):
@@ -115,7 +114,6 @@ def test_plans_for_tasks_that_a_planner_has_learned_are_left_out(folder, learned
     save_planner("p.pth", PlannerModel(CONFIG.planner, worker_cards(CONFIG.workers)), CONFIG, **facts)
     said, figures = evaluated("--phase1", "p.pth")
     assert says in said
-    assert said.count("plans.json") == bool(says)
     if evaluated_ids:
         assert figures["held_out"]["evaluated"] == [plan["task_id"] for plan in figures["per_plan"]] == evaluated_ids
         assert set(figures["differences"]) == set(figures["rows"]) - {"planner"}
