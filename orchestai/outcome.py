@@ -25,12 +25,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Unscorable:
-    """The attempt could not be judged (a server was down, a recording is missing). Never a zero.
-
-    Attributes:
-        kind: what failed.
-        reason: what happened, for people.
-    """
+    """The attempt could not be judged (a server was down, a recording is missing). Never a zero."""
 
     kind: FaultKind
     reason: str
@@ -84,12 +79,7 @@ class RewardPart(NamedTuple):
 
 
 class StepReward(NamedTuple):
-    """What one step of a plan gave.
-
-    Attributes:
-        earned: the share of the reward that the step earned alone.
-        failed: whether it had no answer, or none that passed its visible check.
-    """
+    """The share of the reward that a step earned alone, and whether it had no answer that passed its visible check."""
 
     earned: float
     failed: bool
@@ -130,11 +120,7 @@ _TELLING = 20
 
 
 class UnscorableCounts:
-    """Unscorable outcomes by kind and reason, where reasons that differ in a number or an id are one.
-
-    Attributes:
-        total: outcomes counted, those that were scored included.
-    """
+    """Unscorable outcomes by kind and reason, where reasons that differ in a number or an id are one."""
 
     def __init__(self, outcomes: Iterable[Outcome] = ()) -> None:
         self.total = 0

@@ -49,11 +49,9 @@ class Decisions:
 
 @dataclass(frozen=True, eq=False)
 class TokenDecisions:
-    """A prompt and what was written after it. Small CPU tensors; never text, which tokenizes differently.
+    """A prompt and what was written after it, as int64 CPU tensors (tokens,); never text, which tokenizes differently.
 
-    Attributes:
-        prompt: (prompt tokens,) int64.
-        completion: (completion tokens,) int64; the end-of-sequence token included where it was sampled.
+    The end-of-sequence token is part of the completion where it was sampled.
     """
 
     prompt: Tensor
@@ -66,12 +64,9 @@ AnyDecisions: TypeAlias = Decisions | TokenDecisions
 
 @dataclass(frozen=True)
 class SampleSpec:
-    """How plans are sampled.
+    """Which kinds of decision are sampled (the others are taken greedily), how freely, and with which seed per task.
 
-    Attributes:
-        explore: kinds of decision that are sampled; the others are taken greedily.
-        temperature: divides the logits of sampled decisions.
-        seeds: one per task, so that a sample depends neither on the rest of its batch nor on the process.
+    So a sample depends neither on the rest of its batch nor on the process.
     """
 
     explore: frozenset[DecisionKind]
@@ -156,11 +151,9 @@ class Trajectory:
     """What one role did in an episode.
 
     Attributes:
-        role: e.g. `planner`.
-        policy: name of the weights that acted, and that learn from it.
+        policy: name of the weights that acted, and that learn from it where they are `trainable`.
         turns: in order of time; empty where the role does not learn.
         reward: this role's own reward, where it has another than the episode.
-        trainable: whether `policy` learns from it.
         transcript: (speaker, words) pairs, for people; empty where nobody kept them.
     """
 
@@ -184,10 +177,8 @@ class Episode:
         group_id: episodes with the same one are compared with each other.
         reward: what it earned, or why there is none; without one, the episode is in neither baseline nor loss.
         metrics: figures of its executions (`success`, `cost_usd`, `latency_ms`, ...); empty where nothing ran.
-        valid: whether there was a plan to execute.
-        raw_valid: whether the plan was a DAG before repair.
-        text: the plan, for people.
-        answer: what answers the task, where the attempt came so far.
+        valid, raw_valid: whether there was a plan to execute, and whether it was a DAG before repair.
+        text, answer: the plan, for people, and what answers the task, where the attempt came so far.
     """
 
     task_id: str

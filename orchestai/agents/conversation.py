@@ -111,14 +111,10 @@ class Budget:
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """The tokens of one act. CPU tensors.
+    """The tokens of one act, int64 on the CPU, and the log-probability of each of them when it was drawn.
 
-    Attributes:
-        prompt: (prompt tokens,) int64; all that the role had read and written before.
-        completion: (tokens,) int64; the end token included where it was sampled.
-        logp: (tokens,) float32; of each token under the distribution that it was drawn from.
-        policy_version: of the weights that drew it.
-        token_limit: most tokens that it might have.
+    The prompt is all that the role had read and written before; the end token is part of the completion where it was
+    sampled; `token_limit` is how many it might have.
     """
 
     prompt: Tensor
@@ -137,7 +133,6 @@ class Act:
         ended: whether the role ended its turn itself; else it was cut off.
         tokens: how many were written, the one that ended the turn included.
         sampled: its tokens, where the role learns.
-        reward: the act's own reward, where it has one.
         group: acts that shall be compared with each other have the same one; empty leaves it to the rule of credit.
         cost_usd: what a worker billed for it.
     """
@@ -154,9 +149,7 @@ class Act:
 class ChatModel(Protocol):
     """The chat model behind a role: a trainable policy or a frozen worker. One per conversation.
 
-    Attributes:
-        policy: name of the weights, or of the worker.
-        trainable: whether the weights learn from what is said.
+    `policy` names the weights, which learn from what is said where they are `trainable`, or the worker.
     """
 
     policy: str
@@ -180,9 +173,7 @@ class Conversation:
     """The dialogue of one role, which becomes a trajectory.
 
     Attributes:
-        budget: of the whole attempt; its other conversations have the same.
-        attempt_acts: of all roles of the attempt, in order of time; its other conversations have the same list.
-        messages: all so far.
+        budget, attempt_acts: of the whole attempt; its other conversations have the same.
         acts: what the role wrote, in order of time.
         reward: the role's own reward, where a workflow gives it one.
     """

@@ -47,9 +47,7 @@ class JointArgs(Section):
 class Judgment:
     """What a joint action was worth by itself.
 
-    Attributes:
-        success: how far it did all that was wanted, from 0 to 1; the last turn's is the attempt's.
-        metrics: further figures for reports, which say there in which turn.
+    `success` is how far it did all that was wanted, from 0 to 1; the last turn's is the attempt's.
     """
 
     reward: float
@@ -64,8 +62,7 @@ class JointNode:
     Attributes:
         name: the numbers of the joint actions that led here, from the root on.
         acts: of each role, one per attempt; why there is none where the engine failed.
-        actions: joint actions, as the number of the act of each role.
-        judgements: one per joint action.
+        actions: joint actions, as the number of the act of each role, with a judgment each.
         children: by number of the joint action; none where no turn follows.
     """
 

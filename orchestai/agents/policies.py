@@ -43,10 +43,7 @@ METADATA, _BASE, _VALUE_HEAD = "agents.json", "base_model", "value_head.safetens
 class Policies:
     """What learns, and who speaks with it.
 
-    Attributes:
-        learning: weights by name; no two of them learn a parameter together, but frozen ones may be one.
-        of_role: name of each role's weights, for roles that learn.
-        chat_renderers: of the weights' chat templates, by name.
+    No two of the weights in `learning` learn a parameter together, but frozen ones may be one.
     """
 
     learning: Mapping[str, TokenPolicy]

@@ -204,11 +204,7 @@ The next message is the result."""
 class ToolCall:
     """One call that a model wrote.
 
-    Attributes:
-        name: of the tool; empty where `error` says that the call cannot be read.
-        arguments: by name.
-        error: why there is no call in what should be one; else empty.
-        short: whether it was called by its name.
+    Where it cannot be read, `error` says why, and `name` is empty; `short` is whether its own tag called it.
     """
 
     name: str = ""
