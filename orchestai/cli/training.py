@@ -24,6 +24,7 @@ from orchestai.cli.options import (
     RunReplies,
     flag,
     judged_replies,
+    load,
     override,
     read_table,
     run_async,
@@ -49,13 +50,12 @@ def train_phase1(
     overrides: Overrides = None,
 ) -> None:
     """Phase 1: learn decomposition and worker selection from training data."""
-    from orchestai.config import load_config
     from orchestai.training.supervised.run import BEST
     from orchestai.training.supervised.train import train
 
     section = "training.phase1_supervised"
     flags = [*override(f"{section}.num_epochs", epochs), *override(f"{section}.batch_size", batch_size)]
-    loaded = load_config(config, [*(overrides or []), *flags])
+    loaded = load(config, [*(overrides or []), *flags])
     if train(loaded, data=data, output_dir=output_dir, resume=resume, start=checkpoint) is None:
         say(f"{output_dir / BEST}: asks whole tasks of whom the estimate beside {data} speaks best; it has no epochs")
 
@@ -93,7 +93,6 @@ def train_phase2(
     overrides: Overrides = None,
 ) -> None:
     """Phase 2: improve the planner by the reward of executed plans. Start it with `accelerate launch` for many GPUs."""
-    from orchestai.config import load_config
     from orchestai.config.aliases import SHORT
 
     if episodes is not None and updates is not None:
@@ -103,7 +102,7 @@ def train_phase2(
         *(["training.phase2_rl.num_updates=null"] if episodes is not None else []),
         *override("training.phase2_rl.num_updates", updates),
     ]
-    loaded = load_config(config, [*SHORT.replace(overrides or []), *flags])
+    loaded = load(config, [*SHORT.replace(overrides or []), *flags])
     _train_or_validate(loaded, checkpoint, evaluate_only, output_dir, resume)
 
 
@@ -160,10 +159,9 @@ def prepare(
     overrides: Overrides = None,
 ) -> None:
     """Turn execution logs into training data: the best execution of every task, and reworded copies."""
-    from orchestai.config import load_config
 
     words = [*(overrides or []), *override(_AUGMENTATIONS, augment)]
-    run_prepare(load_config(config, words), logs=logs, output=output)
+    run_prepare(load(config, words), logs=logs, output=output)
 
 
 def run_prepare(config: Config, *, logs: Path, output: Path) -> None:
@@ -197,7 +195,6 @@ def prepare_plans(
     free: Annotated[bool, flag("free", "Leave the steps out of the instruction, so that planners find them.")] = False,
 ) -> None:
     """Turn plans that others wrote into training data."""
-    from orchestai.config import load_config
     from orchestai.data.prepare_plans import prepare_plans as run_preparation
     from orchestai.data.readers import find_reader
     from orchestai.installed import here_or_shipped
@@ -206,7 +203,7 @@ def prepare_plans(
 
     named = [word for word in words or [] if not _OVERRIDE.match(word)]
     paths = [here_or_shipped(word) for word in named]
-    loaded = load_config(config, [word for word in words or [] if _OVERRIDE.match(word)])
+    loaded = load(config, [word for word in words or [] if _OVERRIDE.match(word)])
     if not paths and source == instructions.NAME:
         paths = [instructions.folder()]
     if not paths:
@@ -227,14 +224,13 @@ def prepare_table(
     overrides: Overrides = None,
 ) -> None:
     """Turn a table of outcomes into training data and, with its replies, into a pool that runs without a key."""
-    from orchestai.config import load_config
     from orchestai.data.prepare_table import prepare_table as run_preparation
     from orchestai.data.prepare_table import refuse_overwriting
     from orchestai.estimate.attempts import FEWEST
     from orchestai.storage import artifacts
 
     refuse_overwriting(output, [*table, config])
-    loaded = load_config(config, overrides or [])
+    loaded = load(config, overrides)
     outcomes, tasks, visible = read_table(table, reader, columns), None, None
     with console.status("running replies" if run_replies else "learning from the outcomes") as status:
         if run_replies:
@@ -270,11 +266,10 @@ def collect(
     overrides: Overrides = None,
 ) -> None:
     """Plan tasks, execute the plans on the workers and log the executions. Interrupt and repeat it to continue."""
-    from orchestai.config import load_config
 
     words = [*(overrides or []), *override("tasks.suite", suite), *override("tasks.limit", limit)]
     work = run_collect(
-        load_config(config, words),
+        load(config, words),
         planner=planner,
         num_executions=num_executions,
         output_dir=output_dir,

@@ -31,10 +31,8 @@ class ModelConfig(Section):
     headers: dict[str, str] = Field(default={})
     """openai_api: sent with every request; `$NAME` stands for a variable of the environment."""
     body: dict[str, Any] = Field(default={})
-    """openai_api: fields of every request, added or in place of ours; null leaves one out (`{seed: null}`)."""
-    rename: dict[str, str] = Field(default={})
-    """openai_api: other names of our fields (`{max_tokens: max_completion_tokens}`), beside those that servers ask
-    for."""
+    """openai_api: fields of every request, added or in place of ours; null leaves one out (`{seed: null}`). What a
+    server refuses by name is left out or renamed in any case."""
     timeout_s: float = Field(120.0, gt=0)
     """Seconds before one request counts as failed."""
     max_retries: int = Field(3, ge=0)

@@ -140,7 +140,7 @@ class OpenAIGenerator:
         self._secrets = [secret for secret in (self._secret, *secrets_of(config.headers)) if secret]
         self._key = self._secret or ("none" if local and config.api_key_env else "")
         self._client = HttpClient(self._url, self._key, config.timeout_s)
-        self._accepted = AcceptedFields(config.body, config.rename)
+        self._accepted = AcceptedFields(config.body)
         self._moneyless: set[int] = set()
         self._thinks = config.thinking or bool(_THINKERS.search(config.name))
 
