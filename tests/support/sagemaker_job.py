@@ -19,4 +19,4 @@ JOB = Job(
     channels={"corpus": "s3://elsewhere/corpus"},
     env={"HF_TOKEN": "secret"},
 )
-HYPERPARAMETERS = JOB.hyperparameters()
+HYPERPARAMETERS = JOB.request("0")["HyperParameters"]
