@@ -34,9 +34,8 @@ from orchestai.errors import UserError
 from orchestai.progress import console
 
 if TYPE_CHECKING:
-    from orchestai.config import Config, TasksConfig
+    from orchestai.config import Config
     from orchestai.execution.result import JudgedExecution
-    from orchestai.tasks.task import Task
 
 
 def train_phase1(
@@ -298,11 +297,20 @@ async def run_collect(
     from orchestai.planner.checkpoint import reference_of
     from orchestai.planner.files import is_checkpoint
     from orchestai.planner.registry import planner_for
+    from orchestai.rewards.scorers import refuse_unscorable
     from orchestai.storage import artifacts
     from orchestai.storage.folder_lock import locked
+    from orchestai.tasks.splits import open_splits
     from orchestai.tasks.suite import data_fingerprint
 
-    tasks = tasks_to_collect(config.tasks)
+    splits = open_splits(config.tasks)
+    if description := splits.describe():
+        say(description)
+    # Those to learn from, cut to `tasks.limit`, and as large a share of those to validate on; none for tests
+    train = splits.train[: config.tasks.limit]
+    share = len(train) / max(len(splits.train), 1)
+    tasks = [*train, *splits.validation[: ceil(share * len(splits.validation))]]
+    refuse_unscorable(tasks)
     form = reward_form(
         config.rewards, config.training.phase2_rl, reference_of(planner) if is_checkpoint(planner) else None
     )
@@ -338,18 +346,3 @@ async def run_collect(
         f"success {state.success_rate:.1%}, {state.cost_usd:.4f} USD, {state.unscorable} unscorable",
         *(f"decomposed by {name}: {count} executions" for name, count in state.decomposed.most_common()),
     )
-
-
-def tasks_to_collect(settings: TasksConfig) -> list[Task]:
-    """The tasks to learn from, cut to `tasks.limit`, and as large a share of those to validate on; none for tests."""
-    from orchestai.rewards.scorers import refuse_unscorable
-    from orchestai.tasks.splits import open_splits
-
-    splits = open_splits(settings)
-    if description := splits.describe():
-        say(description)
-    train = splits.train[: settings.limit]
-    share = len(train) / max(len(splits.train), 1)
-    tasks = [*train, *splits.validation[: ceil(share * len(splits.validation))]]
-    refuse_unscorable(tasks)
-    return tasks
