@@ -56,20 +56,20 @@ BUDGETS = {
 """Lines by packages; they sum to 55,000. Lines may move from row to row with a reason, the sum may not rise."""
 TOTALS = {"files": 420, "functions per 1,000 code lines": 75, "configuration keys": 170, "test lines": 26000}
 CEILINGS = {
-    "the rest": 2210,
-    "config": 1687,
-    "storage cluster threads text": 1686,
+    "the rest": 2174,
+    "config": 1648,
+    "storage cluster threads text": 1672,
     "workers": 6104,
     "estimate": 1590,
     "execution": 3676,
     "planner": 6608,
     "data": 2990,
     "training": 6460,
-    "agents": 4523,
-    "evaluation": 4001,
-    "report launch cli": 4217,
-    "functions per 1,000 code lines": 99,
-    "configuration keys": 252,
+    "agents": 4163,
+    "evaluation": 3788,
+    "report launch cli": 4003,
+    "functions per 1,000 code lines": 96,
+    "configuration keys": 248,
     "test lines": 29800,
 }
 
