@@ -18,10 +18,12 @@ from rich.progress import track
 from rich.table import Table
 
 from orchestai.config import Config, load_config
-from orchestai.evaluation.systems.oracle import is_right
+from orchestai.execution.assembler import assemble
 from orchestai.execution.request import build_request
 from orchestai.execution.running_workflow import JudgingExecutor
 from orchestai.execution.runtime import open_runtime
+from orchestai.outcome import judged
+from orchestai.rewards.scorers import judge
 from orchestai.storage import artifacts
 from orchestai.tasks import load_suite
 from orchestai.tasks.composition.generate import OPERATIONS
@@ -90,7 +92,8 @@ async def answers_right(executor: JudgingExecutor, worker: str, task: Task, subt
         answer = await executor.pool.answer(worker, build_request(task, task.reference, subtask, kind="dataflow"))
     except WorkerError:
         return False
-    return await is_right(executor, task, subtask, answer.text, canonical)
+    program = assemble(task, task.reference, {**canonical, subtask.id: answer.text}, "dataflow")
+    return judged((await judge(task, program, executor.sandbox)).outcome) >= 1.0
 
 
 if __name__ == "__main__":
