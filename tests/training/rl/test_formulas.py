@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestai.agents.recipes.shorthand import load_agent_config
+from orchestai.agents.recipes import load_agent_config
 from orchestai.config import load_config
 from orchestai.training.rl import formulas
 from orchestai.training.rl.formulas import RECIPES, Bounds, StepCounts
