@@ -66,12 +66,12 @@ def version_of(package: str) -> str:
 
 
 def _source_of(package: str) -> str:
-    """A short hash of the source files of a package, which is not imported for it."""
+    """A short hash of a package's source, tables and grammars, which is not imported for it."""
     spec = find_spec(package)
     assert spec is not None
     assert spec.submodule_search_locations is not None
     root = Path(spec.submodule_search_locations[0])
     digest = hashlib.sha256()
-    for file in sorted(root.rglob("*.py")):
+    for file in sorted(one for kind in ("py", "yaml", "lark") for one in root.rglob(f"*.{kind}")):
         digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()[:8]
