@@ -70,7 +70,7 @@ def word_offsets(features: Values, base: Values, score: Values, variances: Itera
         yield weights
 
 
-STRENGTHS: Final = (0.0, 0.05, 0.2, 1.0, 4.0)
+STRENGTHS: Final = (0.0, 0.02, 0.05, 0.1, 0.2)
 """A priori variances of what words may say: of the log odds of all workers alike, and of each worker's alone."""
 _FOLDS = 5
 
