@@ -194,7 +194,8 @@ async def test_evaluation_end_to_end(sandbox: Sandbox, tmp_path: Path) -> None:
     swept = evaluation.preferences
     assert swept is not None
     assert swept.planner == "phase2"
-    assert [point.success.mean for point in swept.preferences] == sorted(point.success.mean for point in swept.preferences)
+    solved = [point.success.mean for point in swept.preferences]
+    assert solved == sorted(solved)
     cheapest, best = swept.preferences[0], swept.preferences[-1]
     assert best.success.mean == 1.0
     assert cheapest.cost_usd < best.cost_usd < 0.02
