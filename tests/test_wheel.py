@@ -93,4 +93,4 @@ def test_the_wheel_alone_plans_and_answers_without_torch(wheel: Path, tmp_path: 
     assert run(program, tmp_path, "run", "reverse the word stone, then write it in capitals") == "ENOTS\n"
     said = subprocess.run([program, "train-phase1"], cwd=tmp_path, capture_output=True, text=True, env=_environment())
     assert said.returncode == 2
-    assert "pip install 'orchestai[" in said.stderr + said.stdout
+    assert "pip install 'orchestai[train]'" in said.stderr + said.stdout

@@ -141,7 +141,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         say(f"error: {error}")
         sys.exit(2)
     except ModuleNotFoundError as error:
-        if (said := how_to_install(error)) is None:
+        learns = error.name == "torch" and "train" in "".join(sys.argv[1:2])
+        if (said := how_to_install(error, "train" * learns)) is None:
             raise
         say(f"error: {said}")
         sys.exit(2)
