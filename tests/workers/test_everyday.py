@@ -13,9 +13,8 @@ from orchestai.config import FIRST_POOL, load_config
 from orchestai.workers.base import Request, WorkerCard, WorkerError
 from orchestai.workers.pool import worker_cards
 from orchestai.workers.tools.everyday import answer
-from orchestai.workers.tools.everyday.evaluator import Evaluator
+from orchestai.workers.tools.everyday.evaluator import CHANGES, MEANINGS, Evaluator
 from orchestai.workers.tools.everyday.language import DOMAINS, language
-from orchestai.workers.tools.everyday.meaning import CHANGES, MEANINGS, STORIES
 
 ANSWERED = """
 What is 12 * 7? => 84
@@ -28,7 +27,6 @@ Ziehe 5 von 20 ab => 15
 Wieviel Prozent von 250 sind 75? => 30%
 3/4 cup in ml => 177.441 ml (US)
 How many centimeters is 6 foot 2? => 187.96 centimeters
-How tall is 180 cm in feet and inches? => 5 feet 10.8661 inches
 what day of the week is 3 March 2027 => Wednesday
 how many days until Christmas => 26 days
 How many days are there between 1 March and 24 December 2026? => 298 days
@@ -37,42 +35,19 @@ last Sunday => Sunday, 22 November 2026
 Welches Datum ist in 3 Wochen? => Sonntag, 20. Dezember 2026
 Wie spät ist es? => 14:05
 how many words are in: I came, I saw => 4
-count vowels and consonants in "hello" => 2 and 3
 How many r's are in strawberry? => 3
 replace a with o in banana => bonono
 what is the third letter of the word planet => a
 Order these names alphabetically: Zoe, Ádám, Mia => Ádám, Mia, Zoe
 What's the largest of 3 km, 500 m and 2 miles? => 2 miles
-A pair of shoes costs 80 dollars and is 15% off. What do I pay? => 68 dollars
-I bought 3 notebooks at $2.50 each. How much did I spend? => $7.50
-Fünf Brötchen kosten 2 Euro. Was kostet ein Brötchen? => 0,40 Euro
-The train leaves at 14:35 and arrives at 18:05. How long is the ride? => 3 hours and 30 minutes
 Order the following from longest to shortest: fig, banana, kiwi => banana, kiwi, fig
-How much time is there between 9:15 and 17:40? => 8 hours and 25 minutes
-What is 1994 in Roman numerals? => MCMXCIV
-What are the prime factors of 84? => 2 × 2 × 3 × 7
 List the unique numbers in 3,1,3,2,1 => 3, 1, 2
-Sort 9, 2, 14, 7 from high to low and give me the first two => 14, 9
-Extract the email addresses from: write to ann@example.org or bob@mail.com by Friday => ann@example.org, bob@mail.com
 Berechne den Mittelwert von 3,5 und 4,5 => 4
-Anna hat 5 Äpfel und isst 2. Wie viele bleiben übrig? => 3
-A jacket costs 80 €. First 15 % off, then 19 % tax is added. What is the final price? => €80.92
-If I drive 240 km in 3 hours, what is my average speed? => 80 km/h
-Wie groß ist die Fläche eines Rechtecks mit 3 m und 7 m? => 21 m²
 What's 350 F in C, to the nearest ten? => 180 °C
-What day of the week will it be 100 days after a Wednesday? => Friday
-A film starts at 20:15 and lasts 2 hours 25 minutes. When does it end? => 22:40
-capitalize the sentence: hello there. how are you => Hello there. How are you
 How many sentences: Dr. Smith came home. He was tired. => 2
 remove all vowels from "concentration" and tell me how many letters are left => 8
-Sortiere 4, 19, 7, 12 absteigend und nenne die Summe der ersten beiden => 31
-Split a bill of 90 dollars between four people, with a tip of 10 percent => 24.75 dollars
-How many letters are in strawberry? And how many r's? => 10 and 3
-Count the words in 'the cat and the dog', ignoring duplicates => 4
 Take the sentence 'the sun is warm', reverse the order of its words and capitalise each word => Warm Is Sun The
 reverse the word stone, then drop the last letter => enot
-In einer Klasse sind 28 Schüler, ein Viertel fehlt. Wie viele sind da? => 21
-what is 15 precent of 60 => 9
 find the date 45 days after 2026-12-24, then tell me what weekday it is => Sunday
 """
 DECLINED = """
@@ -87,6 +62,9 @@ A box holds 12 eggs. How many boxes do 60 eggs need?
 how much is 100 dollars in euros
 what time is it in Tokyo
 What is 5?
+A jacket costs 80 dollars and is 15% off. What do I pay?
+Anna hat 5 Äpfel und isst 2. Wie viele bleiben übrig?
+If I drive 240 km in 3 hours, what is my average speed?
 divide 5 by 0
 2 ^ 9 ^ 9 ^ 9
 write it in capitals
@@ -138,7 +116,7 @@ def test_questions_about_the_program_are_answered_from_its_pool() -> None:
 @pytest.mark.parametrize("code", ["en", "de"])
 def test_every_rule_means_something_and_every_unit_is_read(code: str) -> None:
     grammar = language(code)
-    known = {*CHANGES, *STORIES, *MEANINGS, *grammar.says, *dir(Evaluator)}
+    known = {*CHANGES, *MEANINGS, *grammar.says, *dir(Evaluator)}
     for rule in grammar.rules:
         name = rule.alias or str(rule.origin.name)
         inlined = name.startswith("_") or (rule.options.expand1 and not rule.alias)

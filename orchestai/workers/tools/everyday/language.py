@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal
-from difflib import get_close_matches
 from fractions import Fraction
 from functools import lru_cache
 from importlib.resources import files
-from itertools import chain, islice, product
 from typing import Any
 
 import yaml
@@ -37,10 +35,6 @@ _FORMAL = re.compile(r"(?<=\w)e?n Sie\b")
 """The ending of what somebody is asked to do who is not addressed as a friend."""
 _THEN = re.compile(r"(?<=\w) (?:dann|danach|anschließend)\b(?! \d)", re.IGNORECASE)
 """Within a German clause, which stands after its verb."""
-_TWO_LETTERS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"})
-"""An umlaut as keyboards without it write it."""
-_LIKENESS, _MOST_CORRECTIONS = 0.8, 4
-_LONG_WORD = re.compile(rf"{_LETTER}{{4,}}")
 _DASH = re.compile(r"\s+[-–—]+\s+(?=[^\W\d_])")
 
 _MOST_BITS, _EXACT_DECIMALS, _ROUNDED_DIGITS, _CONVERTED_DIGITS = 20_000, 12, 10, 6
@@ -92,11 +86,6 @@ class Quantity:
         return bool(self.units) and self.units[0].dimension in _MONEY
 
     @property
-    def is_count(self) -> bool:
-        """Whether it says how many things there are."""
-        return bool(self.units) and not self.units[0].symbol
-
-    @property
     def number(self) -> Fraction:
         """The value of a number or a per cent; raises `WorkerError` where it has a unit."""
         if self.units and not self.is_percent:
@@ -132,9 +121,9 @@ class Quantity:
         """
         if other.is_percent and not self.is_percent:
             return replace(self, amount=self.amount * (1 + sign * other.number))
-        if not self.units and (other.is_money or other.is_count):
+        if not self.units and other.is_money:
             self = replace(self, units=other.units)
-        if not other.units and (self.is_money or self.is_percent or self.is_count):
+        if not other.units and (self.is_money or self.is_percent):
             other = replace(other, units=self.units)
         if self.units != other.units:
             other = other.converted(self.units) if self.units else replace(other, amount=other.number)
@@ -158,7 +147,7 @@ class Quantity:
     def shown(self, decimal_mark: str) -> str:
         """As a person would write it: exact where that takes few decimals, money with two."""
         digits = self._digits().replace(".", decimal_mark)
-        if not self.units or self.is_count:
+        if not self.units:
             return digits
         label = self.units[0].singular if abs(self.amount) == 1 else self.units[0].label
         if decimal_mark == "." and self.units[0].label in "€$£¥":
@@ -240,8 +229,6 @@ class Language:
             grammar += f"\n{terminal}: /{_any_of(words)}/"
         said = "".join(re.findall(r'"[^"\n]*"|/(?:[^/\\\n]|\\.)+/', re.sub("(?m)^//.*", "", grammar)))
         self.words = frozenset(re.findall(rf"{_LETTER}{{2,}}", said.lower()))
-        vocabulary = " ".join([*sorted(self.words), *self._units, *chain.from_iterable(self._values.values())]).lower()
-        self._known: dict[str, str] = {name.translate(_TWO_LETTERS): name for name in _LONG_WORD.findall(vocabulary)}
         parser = Lark(
             grammar,
             parser="earley",
@@ -268,16 +255,6 @@ class Language:
         bare = self._polite.sub("", _DASH.sub(", ", asked))
         return (_THEN.sub("", _FORMAL.sub("e", bare)) if self.code == "de" else bare) + colon + given
 
-    def corrected(self, text: str) -> Iterator[dict[str, str]]:
-        """What words of a text that nobody here knows may have been meant to be, the few likeliest ways of all."""
-        meant: dict[str, list[str]] = {}
-        for word in sorted({*_LONG_WORD.findall(text.lower())}.difference(self._known.values())):
-            spelled = word.translate(_TWO_LETTERS)
-            near = [spelled] if spelled in self._known else get_close_matches(spelled, self._known, 2, _LIKENESS)
-            meant |= {word: [self._known[name] for name in near]} if near else {}
-        for choice in islice(product(*meant.values()), _MOST_CORRECTIONS) if meant else ():
-            yield dict(zip(meant, choice, strict=True))
-
     def value(self, word: Token) -> Any:
         """What a word of the lexicon stands for."""
         return self._values[word.type][re.sub(r"\s+", " ", word).lower()]
@@ -290,11 +267,6 @@ class Language:
         """The units of this name as it is written (`mb`, `Mb`), or else in whatever case."""
         name = re.sub(r"\s+", " ", name)
         return tuple(self._units.get(name) or self._units_in_any_case[name.lower()])
-
-    def unit(self, symbols: Iterable[str], dimension: str) -> Unit:
-        """The first unit of the dimension that one of the symbols names."""
-        named = (unit for symbol in symbols for unit in self._units.get(symbol, ()))
-        return next(unit for unit in named if unit.dimension == dimension)
 
     def number(self, digits: str) -> Fraction:
         """The value of digits with marks; raises `ValueError` where they are no number."""

@@ -13,12 +13,9 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from lark import Token
-
 from orchestai.workers.base import Request, WorkerCard, WorkerError
-from orchestai.workers.tools.everyday.evaluator import Evaluator
+from orchestai.workers.tools.everyday.evaluator import ASIDE, HERE, QUOTED, Evaluator, shown
 from orchestai.workers.tools.everyday.language import DOMAINS, Language, Quantity, languages
-from orchestai.workers.tools.everyday.meaning import ASIDE, HERE, QUOTED, shown
 
 _NOTHING_TO_DO = {
     *("decimal", "spelled", "lexical", "vulgar", "mixed", "share", "percent"),
@@ -29,7 +26,6 @@ _LONGEST = 300
 """Characters of a request beside a text that it gives; what the grammars know to ask is shorter."""
 _MOST_JOINTS = 6
 _QUOTED = re.compile(QUOTED)
-_WORDS = re.compile(rf"{QUOTED}|[^\W\d_]+")
 _THEN = re.compile(r"(?:,|\band|\bund)\s+(?:then|afterwards|dann|danach|anschließend)\b", re.IGNORECASE)
 """Between two things to do, also where a text stands before it without quotes."""
 _NUMBERS = re.compile(r"-?\d[\d.,]*(?:(?:[,;]\s*(?:and|und)?|\s(?:and|und|&))\s*-?\d+(?:[.,]\d+)*)+")
@@ -75,10 +71,6 @@ def steps(instruction: str) -> tuple[str, ...]:
     return ()
 
 
-def _is_word(token: Any) -> bool:
-    return isinstance(token, Token) and token.type == "WORD"
-
-
 class _UnreadError(WorkerError):
     """No reading has all the words."""
 
@@ -112,30 +104,13 @@ class _Clauses:
         self._language = language
         self._context = now, pool, aside
         self._domains = domains
-        self._meant: dict[str, str] = {}
 
     def read(self, text: str, given: Sequence[Any]) -> list[_Clause]:
-        """The clauses of a request, if need be with its slips of the pen put right.
+        """The clauses of a request, which may name what it is about once, somewhere.
 
         Raises:
             WorkerError: see `carried_out`.
         """
-        asked, colon, rest = text.partition(":")
-        try:
-            return self._read(text, given)
-        except _UnreadError as error:
-            reason = error
-        for meant in self._language.corrected(_QUOTED.sub(" ", asked)):
-            self._meant = meant
-            right = _WORDS.sub(lambda word: self._meant.get(word[0].lower(), word[0]), asked)
-            try:
-                return self._read(right + colon + rest, given)
-            except WorkerError:
-                continue
-        raise reason
-
-    def _read(self, text: str, given: Sequence[Any]) -> list[_Clause]:
-        """The clauses of a request, which may name what it is about once, somewhere."""
         try:
             return self.carried_out(text, given)
         except WorkerError as error:
@@ -197,13 +172,11 @@ class _Clauses:
         """A reading that speaks of what is given, else, unless it has to, another one."""
         reason: WorkerError = _UnreadError("no reading has all the words")
         found: _Clause | None = None
-        meant = set(self._meant.values())
         for words in dict.fromkeys((self._language.without_politeness(text), text)):
             for domain in self._domains:
                 tree = self._language.parse(words, domain)
-                words_of_texts = () if tree is None else (str(one) for one in tree.scan_values(_is_word))
-                if tree is None or not meant.isdisjoint(words_of_texts):
-                    continue  # a word was put right that is none of the grammar, but of a text, which stays as it is
+                if tree is None:
+                    continue
                 evaluator = Evaluator(self._language, words, given, *self._context)
                 try:
                     value = evaluator.value_of(tree)
