@@ -75,19 +75,11 @@ def test_calculator_refuses_what_is_not_all_arithmetic() -> None:
             pytest.fail(f"{words!r} is {calculate(Request(words, ONE))}")
 
 
-# Functions are written where words or examples are evidence for them, in English and German, and else declined.
+# Functions are written where examples are evidence for them, and else declined.
 
 
 WRITTEN = """
-Write a function that checks whether a number is prime => (91) False; (97) True; (1) False
-Write a Python function that counts the vowels in a string => ('banana') 3
-Write a function is_even(n), for example is_even(4) == True => (3) False
-Write a function that takes a list of numbers and returns the average => ([1, 2, 6]) 3.0
-Write a function that converts a roman numeral to an integer => ('MCMXCIV') 1994
-Write a function that checks whether a list is sorted descending => ([3, 1]) True; ([1, 3]) False
 write a function g with g(2)=4, g(3)=9, g(4)=16 => (5) 25
-Schreibe eine Funktion, die prüft, ob ein Wort ein Palindrom ist => ('Anna') True; ('Otter') False
-Schreibe eine Funktion, die die Summe einer Liste zurückgibt, zum Beispiel summe([1, 2, 3]) == 6 => ([4, 5]) 9
 Write a function foo(x): foo('abc') == 'cba', foo('hello') == 'olleh' => ('xy') 'yx'
 """
 DECLINED = """
@@ -110,7 +102,7 @@ def written(words: str) -> tuple[str, str]:
     return request.signature.name, functions.describe(request)
 
 
-def test_words_or_examples_speak_for_a_function() -> None:
+def test_examples_speak_for_a_function() -> None:
     for line in WRITTEN.strip().splitlines():
         words, calls = line.split(" => ")
         name, source = written(words)
@@ -125,10 +117,3 @@ def test_chance_does_not() -> None:
     for words in DECLINED.strip().splitlines():
         with pytest.raises(WorkerError):
             pytest.fail(f"{words!r} is {written(words)}")
-
-
-@pytest.mark.parametrize("parameters", [("x", "y"), ("number", "numbers"), ("a", "x"), ("letter", "item")])
-def test_the_whole_catalogue_can_be_written_with_any_names(parameters: tuple[str, str]) -> None:
-    for known in functions._catalogue():
-        signature = Signature("f", parameters if known.kind == "pair" else parameters[:1])
-        compile(functions.write(signature, [known.body]), "<catalogue>", "exec")

@@ -1,7 +1,7 @@
-"""Tools that write functions: from examples, from arithmetic in words, and from words that describe a known function.
+"""Tools that write functions: from examples, and from arithmetic in words.
 
-`functions.yaml` has the expressions that are searched, the wordings of arithmetic and the catalogue of functions. The
-search reads the examples and never the words, so it is quick, nearly free, and wrong where one example fits many.
+`functions.yaml` has the expressions that are searched and the wordings of arithmetic. The search reads the examples and
+never the words, so it is quick, nearly free, and wrong where one example fits many.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import ast
 import importlib
 import operator
 import re
-import string
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -34,6 +33,10 @@ _LARGEST = 10_000
 """Larger numbers and longer values are not searched: powers and repetitions of them would take too long."""
 _MOST_CONSTANTS = 12
 _LARGEST_EXPONENT = 1000
+
+_MANY_BITS, _FEWER_BITS = 16, 8
+"""What examples hold, a sign three and a truth value one, that hardly one of two hundred expressions gives by chance;
+of three or more, fewer each."""
 
 Case = tuple[tuple[Any, ...], Any]
 
@@ -61,7 +64,21 @@ def search(request: Request) -> str:
         raise WorkerError("the examples are too large to search")
     if (expression := _search(arity, request.examples)) is None:
         raise WorkerError("no expression of the library reproduces the examples")
-    return write(request.signature, [expression])
+    return _written(request.signature, expression)
+
+
+def describe(request: Request) -> str:
+    """`search` by examples that hold more than chance gives.
+
+    Raises:
+        WorkerError: they do not, or `search` says.
+    """
+    shown = len({example.args for example in request.examples})
+    said = {example.result for example in request.examples if example.result not in example.args}
+    bits = sum(1 if one in ("True", "False", "None") else 3 * len(re.findall(r"\w", one)) for one in said)
+    if shown < 2 or bits < (_MANY_BITS if shown == 2 else _FEWER_BITS):
+        raise WorkerError("it shows too few examples to find a function by")
+    return search(request)
 
 
 @lru_cache(maxsize=4096)
@@ -117,42 +134,13 @@ def _reproduces(expression: str, args: tuple[Any, ...], result: Any) -> bool:
     return _same(value, result)
 
 
-def write(signature: Signature, bodies: Sequence[str]) -> str:
-    """Source of a function whose bodies, expressions or statements of ours, are carried out one after the other.
-
-    Raises:
-        WorkerError: it cannot be written with these parameters.
-    """
-    first = signature.parameters[0]
-    lines: list[str] = []
-    for body in bodies:
-        names = (
-            dict(zip(("a", "b"), signature.parameters, strict=True)) if len(signature.parameters) == 2 else {"x": first}
-        )
-        tree = _renamed(body, names if not lines else {"x": first})
-        last = tree.body[-1]
-        if isinstance(last, ast.Expr) and body is not bodies[-1]:
-            tree.body[-1] = ast.Assign([ast.Name(first)], last.value, lineno=0)
-        elif isinstance(last, ast.Expr):
-            tree.body[-1] = ast.Return(last.value)
-        elif body is not bodies[-1]:
-            raise WorkerError("what comes after a loop is not written here")
-        lines += ast.unparse(tree).splitlines()
-    imports = [f"import {module}" for module in _MODULES if module in _names("\n".join(lines))]
-    return "\n".join([*imports, f"def {signature}:", *(f"    {line}" for line in lines), ""])
-
-
-def reproduces(source: str, signature: Signature, examples: Sequence[Example]) -> bool:
-    """Whether a function of ours gives the results of examples that are not too large to try."""
-    found: dict[str, Any] = {}
-    exec(source, found)
-    try:
-        return all(
-            _small(args) and _same(found[signature.name](*map(_copy, args)), result)
-            for args, result in map(_case, examples)
-        )
-    except Exception:  # a function of other types
-        return False
+def _written(signature: Signature, expression: str) -> str:
+    """Source of a function that returns the expression; raises `WorkerError` where its parameters need other names."""
+    parameters = signature.parameters
+    names = dict(zip(("a", "b"), parameters, strict=True)) if len(parameters) == 2 else {"x": parameters[0]}
+    returned = ast.unparse(_renamed(expression, names))
+    imports = [f"import {module}" for module in _MODULES if module in _names(returned)]
+    return "\n".join([*imports, f"def {signature}:", f"    return {returned}", ""])
 
 
 @lru_cache(maxsize=20_000, typed=True)
@@ -167,9 +155,9 @@ def _substitute(template: str, **constants: Any) -> str:
     return ast.unparse(Fill().visit(tree))
 
 
-def _renamed(body: str, parameters: dict[str, str]) -> ast.Module:
-    """The body with these names for its arguments; of its own names, those that are taken get an underscore."""
-    tree = parse_python(body)
+def _renamed(expression: str, parameters: dict[str, str]) -> ast.expr:
+    """The expression with these names for its arguments; of its own names, those that are taken get an underscore."""
+    tree = parse_python(expression, "eval").body
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     own = {node.id for node in names if isinstance(node.ctx, ast.Store)} - set(parameters)
     builtin = {node.id for node in names} - own - set(parameters)
@@ -288,135 +276,3 @@ def _value(node: ast.AST) -> float:
             raise ValueError("the power is too large")
         return _OPERATORS[type(node.op)](left, right)
     raise ValueError("not arithmetic")
-
-
-# From words that describe a function of the catalogue. What agrees with an example by chance is worse than nothing, so
-# every word has to be the function's. Where they say nothing, examples have to hold more than chance gives.
-
-_SHOWN = re.compile(
-    r"```.*?```|`[^`]*`|\bdef\s+\w+\s*\([^)]*\)|\b(?:called|named|namens|genannt)\s+\w+|"
-    r"\b\w+\((?:[^()]|\([^()]*\))*\)\s*(?:(?:==?|->|→|=>|(?:returns?|gives?|is|ergibt|gibt|liefert|ist)\b)[^\n]*)?|"
-    r"(?:\[[^\[\]]*\]|'[^'\n]*'|\"[^\"\n]*\"|-?\d+(?:\.\d+)?)\s*(?:->|→|=>)\s*[^\s,;]+(?:, [^\s,;]+)*|"
-    r"(?:(?<=function )|(?<=funktion ))(?:[a-z]|[a-z]*[_\d]\w*|(?-i:[a-z]+[A-Z])\w*)(?!\w)|"
-    r"\b(?:for example|e\. ?g\.|for instance|such as|like|zum beispiel|z\. ?b\.|(?:beispiel|example)s?:)",
-    re.IGNORECASE | re.DOTALL,
-)
-"""What a request shows beside its words: code, names and examples."""
-_ONE_NUMBER = re.compile(r"\b(an?|the|this|given|one) number\b(?! of)", re.IGNORECASE)
-"""A number, where "number" does not ask how many there are."""
-_SYMBOLS = frozenset(string.ascii_lowercase) - {"a", "n"}
-"""Parameters that are no words of a description."""
-_CLAUSE = re.compile(r",?\s+(?:(?:and|und)\s+)?(?:then|dann|anschließend|and|und)\s+", re.IGNORECASE)
-_WORD = re.compile(r"[^\W\d_]+|\d+(?:\.\d+)?")
-_LONGEST, _LONGEST_ENDING, _EXACT = 300, 7, 2
-"""Characters of a request, letters of an ending, and letters of a word that stands for itself alone."""
-_MANY_BITS, _FEWER_BITS = 16, 8
-"""What examples hold, a sign three and a truth value one, that hardly one of two hundred expressions gives by chance;
-of three or more, fewer each."""
-
-Alternatives = tuple[str, ...]
-
-
-class _Known(NamedTuple):
-    """A function of the catalogue.
-
-    Attributes:
-        kind: what it takes.
-        words: that describe it: for each its alternative beginnings.
-        optional: of those that may be missing.
-        ordered: whether the words come in this order.
-        body: an expression or statements of `x`, or `a` and `b`; `c` is a number among the words.
-    """
-
-    kind: str
-    words: tuple[Alternatives, ...]
-    optional: tuple[Alternatives, ...]
-    ordered: bool
-    body: str
-
-
-def describe(request: Request) -> str:
-    """Source of the function.
-
-    Raises:
-        WorkerError: a text is wanted, or neither words nor examples are evidence for a function.
-    """
-    signature = request.signature
-    if signature is None:
-        raise WorkerError("it writes functions alone")
-    described = _ONE_NUMBER.sub(r"\1 integer", _SHOWN.sub(" ", request.instruction))
-    for symbol in {*signature.parameters} & _SYMBOLS:
-        described = re.sub(rf"\b{symbol}\b", " ", described)
-    named = signature.name.replace("_", " ")
-    for words in (described, "" if set(_WORD.findall(described.lower())) - _words("left_out") else named):
-        for clauses in ([words], _CLAUSE.split(words)) if len(words) <= _LONGEST else ():
-            bodies = [_bodies(clause, len(signature.parameters) if i == 0 else 1) for i, clause in enumerate(clauses)]
-            if not all(bodies):
-                continue
-            for first in bodies[0]:
-                source = write(signature, [first, *(others[0] for others in bodies[1:])])
-                if reproduces(source, signature, request.examples):
-                    return source
-    shown = len({example.args for example in request.examples})
-    said = {example.result for example in request.examples if example.result not in example.args}
-    bits = sum(1 if one in ("True", "False", "None") else 3 * len(re.findall(r"\w", one)) for one in said)
-    if shown > 1 and bits >= (_MANY_BITS if shown == 2 else _FEWER_BITS):
-        return search(request)
-    raise WorkerError("its words describe no function that is known here, and it shows too few examples to find one by")
-
-
-def _bodies(words: str, arity: int) -> list[str]:
-    """Of the functions of so many arguments that the words describe, those that account for the most of them."""
-    found = []
-    for known in _catalogue():
-        if arity == (2 if known.kind == "pair" else 1) and (body := _described(known, _WORD.findall(words.lower()))):
-            found.append((len(known.words), body))
-    most = max((count for count, _ in found), default=0)
-    return [body for count, body in found if count == most]
-
-
-def _described(known: _Known, words: list[str]) -> str | None:
-    """The body of a function if these words describe it, each of them accounted for."""
-    left, places, body = dict(enumerate(words)), [], known.body
-    for alternatives in (*known.words, *known.optional):
-        place = next((i for i, word in left.items() if _begins(word, alternatives)), None)
-        if place is None and alternatives in known.words:
-            return None
-        if place is not None:
-            word = left.pop(place)
-            places += [place] if alternatives in known.words else []
-            body = re.sub(r"\bc\b", word, body) if alternatives == ("N",) else body
-    nouns = _words("nouns", known.kind)
-    if known.kind == "list" and nouns.intersection(left.values()):
-        nouns |= _words("nouns", "of_list")
-    said_again = {word for word in left.values() for names in known.words if names != ("N",) and _begins(word, names)}
-    unknown = set(left.values()) - nouns - _words("left_out") - said_again
-    return None if unknown or (known.ordered and places != sorted(places)) else body
-
-
-def _begins(word: str, alternatives: Alternatives) -> bool:
-    if alternatives == ("N",):
-        return word[0].isdigit()
-    endings = {one: min(_LONGEST_ENDING, len(one)) if len(one) > _EXACT else 0 for one in alternatives}
-    return any(word.startswith(one) and len(word) - len(one) <= most for one, most in endings.items())
-
-
-@lru_cache
-def _words(section: str, name: str = "") -> frozenset[str]:
-    found = _data()[section]
-    return frozenset((found[name] if name else str(found)).split())
-
-
-@lru_cache
-def _catalogue() -> tuple[_Known, ...]:
-    found = []
-    for kind in ("text", "number", "list", "year", "pair"):
-        for description, body in _data()[kind].items():
-            words: list[Alternatives] = []
-            optional: list[Alternatives] = []
-            for token in description.replace(">", "").split():
-                names = token.removeprefix("?").split("/")
-                alternatives = "/".join(_data()["words"].get(name, name) for name in names).split("/")
-                (optional if token.startswith("?") else words).append(tuple(alternatives))
-            found.append(_Known(kind, tuple(words), tuple(optional), ">" in description, str(body)))
-    return tuple(found)
