@@ -22,6 +22,7 @@ from orchestai.interrupts import heed_interrupts, interrupted_by
 
 _COMMANDS = {
     "run": "run:run",
+    "fit": "fit:fit",
     "serve": "serving:serve",
     "init": "init:init",
     "doctor": "init:doctor",

@@ -298,21 +298,27 @@ def fixed_ways(answers: SeenAnswers, verdicts: Verdicts, most_usd: float) -> Ite
             yield Way(chain, "agree")
 
 
-def learn_judged(answers: SeenAnswers, verdicts: Verdicts, most_usd: float, start: Sequence[int] = ()) -> Choice | None:
-    """The judge, its order and threshold of most success within the budget, each verdict left out of its own count.
+def judged_ways(
+    answers: SeenAnswers, verdicts: Verdicts, most_usd: float, start: Sequence[int] = ()
+) -> Iterator[Choice]:
+    """Judges with orders and thresholds that a budget suggests, each verdict left out of its own count.
 
     One of the orders begins with `start`.
     """
-    found: list[Choice] = []
     for judge in (Judge.learn(answers, verdicts.right, by_kind=by_kind) for by_kind in (True, False)):
         votes = judge.votes(answers, verdicts.right)
         for share, first in (*((share, ()) for share in _PRICES), (_PRICES[1], tuple(start))):
             order = learn_order(answers.same, votes, verdicts, most_usd, share, first)
             for length, threshold in product(_LENGTHS, _THRESHOLDS):
-                way = Way(order[:length], "sure", judge=judge, threshold=threshold)
-                decided = way.decide(answers, votes)
-                found.append(Choice(way, *decided.outcome(verdicts), decided.probability))
-    if (best := best_of(iter(found), most_usd)) is None:
+                if length <= len(order) or length == _LENGTHS[0]:
+                    way = Way(order[:length], "sure", judge=judge, threshold=threshold)
+                    decided = way.decide(answers, votes)
+                    yield Choice(way, *decided.outcome(verdicts), decided.probability)
+
+
+def learn_judged(answers: SeenAnswers, verdicts: Verdicts, most_usd: float, start: Sequence[int] = ()) -> Choice | None:
+    """Of `judged_ways` the one of most success within the budget."""
+    if (best := best_of(judged_ways(answers, verdicts, most_usd, start), most_usd)) is None:
         return None
     return replace(best, way=replace(best.way, calibration=Calibration.of(best.probability, best.success)))
 
@@ -395,17 +401,10 @@ def fit_answer_judge(
     right, cost = verdicts.right[:, able], verdicts.cost_usd[:, able]
     cost = np.where(np.isnan(cost), np.nanmean(cost) if np.isfinite(cost).any() else 0.0, cost)
     own = [[reply[worker] for worker in able.tolist()] for reply in replies]
-    chosen, least = None, np.inf
-    for name in COMPARATORS:
-        seen = SeenAnswers.of(
-            queries, task_types, own, find_comparator(name), None if refused is None else refused[:, able]
-        )
-        judge, answers = Judge.learn(seen, right), seen.take(rows)
-        chances = _posterior(answers.same, judge.votes(answers, right[rows]))
-        if (loss := -float(np.log(np.clip(1 - np.abs(right[rows] - chances), 1e-3, 1)).mean())) < least:
-            chosen, least = (name, seen, judge), loss
-    assert chosen is not None
-    comparator, seen, judge = chosen
+    comparator, seen = compare_replies(
+        queries, task_types, own, right, rows, None if refused is None else refused[:, able]
+    )
+    judge = Judge.learn(seen, right)
     answers, truth = seen.take(rows), Verdicts(right[rows], cost[rows])
     found, best = _choices(answers, truth, judge.votes(answers, truth.right), judge)
     kept: list[Choice] = []
@@ -424,6 +423,26 @@ def fit_answer_judge(
     return AnswerJudge(
         comparator, seen.kinds, seen.task_types, tuple(ways), success, asked, kept.index(usual) if usual else 0
     )
+
+
+def compare_replies(
+    queries: Sequence[str],
+    task_types: Sequence[str],
+    replies: Sequence[Sequence[str | None]],
+    right: Values,
+    rows: Rows,
+    refused: NDArray[np.bool_] | None = None,
+) -> tuple[str, SeenAnswers]:
+    """The comparator by which the verdicts on some queries, `rows`, are likeliest, and what is seen by it."""
+    best, least = None, np.inf
+    for name in COMPARATORS:
+        seen = SeenAnswers.of(queries, task_types, replies, find_comparator(name), refused)
+        answers = seen.take(rows)
+        chances = _posterior(answers.same, Judge.learn(seen, right).votes(answers, right[rows]))
+        if (loss := -float(np.log(np.clip(1 - np.abs(right[rows] - chances), 1e-3, 1)).mean())) < least:
+            best, least = (name, seen), loss
+    assert best is not None
+    return best
 
 
 def _choices(answers: SeenAnswers, verdicts: Verdicts, votes: Values, judge: Judge) -> tuple[list[Choice], Choice]:

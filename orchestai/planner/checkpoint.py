@@ -99,6 +99,8 @@ def save_base(folder: Path, planner: PlannerModel, card: Mapping[str, Any]) -> s
 FORMAT, OF_WHOLE_TASKS = "orchestai.planner/1", "orchestai.router/1"
 """Say what the file is, a planner of heads or of whole tasks; numbers grow when older programs could not read it."""
 
+NEAREST = "nearest"
+"""Of a planner of whole tasks: whether it asks by the nearest tasks (`RoutingPlanner`)."""
 _OF_THE_WEIGHTS = (
     "linker",
     "task_types",
@@ -177,7 +179,8 @@ def open_checkpoint(
             f"{located}: it knows none of the workers here; it has learned of {', '.join(estimate.workers)}"
         )
     form = reward_form(rewards, weights, reference_of(located))
-    return RoutingPlanner(estimate, names, form, longest, workers.models_dir)
+    nearest = bool(checkpoint.get(NEAREST))
+    return RoutingPlanner(estimate, names, form, longest, workers.models_dir, nearest)
 
 
 def load_planner(

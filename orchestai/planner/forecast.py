@@ -299,6 +299,39 @@ def expected_reward(options: PlanOptions, estimate: PoolEstimate, reward: Reward
     return success - np.array(spent) / (reward.alpha or 1.0)
 
 
+_NEAREST = 10
+_PSEUDO = 3.0
+"""Tasks on which a worker did as on all, beside those that are nearest."""
+
+
+def nearest_workers(
+    queries: NDArray[np.floating],
+    known: NDArray[np.floating],
+    right: Values,
+    cost_usd: Values,
+    *,
+    apart: bool = False,
+) -> NDArray[np.intp]:
+    """(queries,) the worker that did best on the ten known tasks nearest to each, of equals the cheapest.
+
+    Args:
+        queries, known: (n, width) unit vectors.
+        right, cost_usd: (known, workers), NaN where nobody tried.
+        apart: the queries are the known ones, and what is known of each is not for itself.
+    """
+    near = queries @ known.T
+    if apart:
+        np.fill_diagonal(near, -np.inf)
+    nearest = np.argsort(-near, axis=1, kind="stable")[:, : min(_NEAREST, len(known) - apart)]
+    tried, won = np.isfinite(right), np.nan_to_num(right)
+    own = np.stack([tried, won]) if apart else 0.0
+    count, sums = np.stack([tried, won]).sum(axis=1, keepdims=True) - own
+    usual = (sums + 0.5) / (count + 1)
+    chance = (won[nearest].sum(axis=1) + _PSEUDO * usual) / (tried[nearest].sum(axis=1) + _PSEUDO)
+    price = np.where(tried, np.nan_to_num(cost_usd), 0.0).sum(axis=0) / np.maximum(tried.sum(axis=0), 1)
+    return np.asarray((chance - 1e-9 * price / max(price.max(), 1e-12)).argmax(axis=1))
+
+
 @dataclass(frozen=True)
 class RoutingPlanner:
     """Plans each task as one step, with the workers of the highest expected reward.
@@ -309,6 +342,7 @@ class RoutingPlanner:
         reward: weighs what is paid and how long it takes against success; None: success alone counts.
         longest: most workers to ask, one after the other.
         cache_dir: see `query_features`.
+        nearest: ask the one worker that did best on the nearest tasks instead (`nearest_workers`).
     """
 
     estimate: PoolEstimate
@@ -316,6 +350,7 @@ class RoutingPlanner:
     reward: RewardForm | None
     longest: int
     cache_dir: Path = field(default=CACHE_DIR)
+    nearest: bool = False
 
     def plan(self, tasks: Sequence[Task]) -> list[Plan]:
         """One plan per task; its confidence is 1, since a task that is asked as it stands is split rightly."""
@@ -323,12 +358,25 @@ class RoutingPlanner:
         queries = Queries(texts, (WHOLE,) * len(texts), query_features(texts, self.cache_dir))
         names = self.estimate.workers
         allowed = [place for place, name in enumerate(names) if name in set(self.workers)]
+        near = self._nearest(queries, allowed) if self.nearest else ()
         plans = []
-        for task, step in zip(tasks, self.estimate.steps(queries), strict=True):
-            options = plan_options([step], allowed, self.longest)
-            [order] = options.workers[int(np.argmax(expected_reward(options, self.estimate, self.reward)))]
+        for place, (task, step) in enumerate(zip(tasks, self.estimate.steps(queries), strict=True)):
+            if self.nearest:
+                order: tuple[int, ...] = (near[place],)
+            else:
+                options = plan_options([step], allowed, self.longest)
+                [order] = options.workers[int(np.argmax(expected_reward(options, self.estimate, self.reward)))]
             first, *others = (names[place] for place in order)
             workflow = whole_task(task)
             chosen = workflow.replace({workflow.subtasks[0].id: {"worker": first, "fallback": tuple(others)}})
             plans.append(Plan(workflow=chosen, raw_valid=True, confidence=1.0))
         return plans
+
+    def _nearest(self, queries: Queries, allowed: Sequence[int]) -> Sequence[int]:
+        count, known = len(self.estimate.workers), self.estimate
+        whole = np.flatnonzero([one == WHOLE for one in known.known.task_types])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            right = (known.won / known.tried)[whole, count:][:, allowed]
+            cost_usd = (known.spent[0] / known.asked)[whole][:, allowed]
+        found = nearest_workers(queries.embeddings, known.known.embeddings[whole], right, cost_usd)
+        return [allowed[worker] for worker in found]

@@ -206,7 +206,11 @@ def _rows(
     for row, choice in zip((*FIXED_ROWS[:4], JUDGE, OURS), choices, strict=True):
         decided = choice.way.decide(asked)
         yield row, choice.way, np.stack([*decided.outcome(truth), decided.worker, decided.probability])
-    yield FIXED_ROWS[4], None, _mix([*singles, rule, agree], float((judged or rule).cost_usd.mean()), asked, truth)
+    yield (
+        FIXED_ROWS[4],
+        None,
+        static_mix([*singles, rule, agree], float((judged or rule).cost_usd.mean()), asked, truth),
+    )
     estimates = BASELINES["knn"](fold)
     seen = sweep(table, fold.train, estimates)
     cost, success = seen.cost_usd.mean(axis=1), seen.score.mean(axis=1)
@@ -217,8 +221,8 @@ def _rows(
     yield "oracle", None, np.stack([truth.right.max(axis=1), right.min(axis=1)])
 
 
-def _mix(choices: Sequence[Choice], usd: float, answers: SeenAnswers, verdicts: Verdicts) -> Values:
-    """The coin flip between two ways that costs no more and scores most on the queries to learn from."""
+def static_mix(choices: Sequence[Choice], usd: float, answers: SeenAnswers, verdicts: Verdicts) -> Values:
+    """(2, queries) of the coin flip between two ways that costs no more and scores most on the queries to learn from."""
     cost, success = np.array([(one.cost_usd.mean(), one.success.mean()) for one in choices]).T
     best, found = -1.0, (int(cost.argmin()), int(cost.argmin()), 0.0)
     for low in np.flatnonzero(cost <= usd).tolist():

@@ -1,0 +1,343 @@
+"""What to serve of a pool: the choice that verdicts on whole tasks bear out, and what they say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestai.estimate.answers import (
+    AnswerJudge,
+    Choice,
+    Judge,
+    SeenAnswers,
+    Verdicts,
+    Way,
+    best_of,
+    fixed_ways,
+    judged_ways,
+)
+from orchestai.estimate.attempts import Rows, Values
+from orchestai.estimate.calibration import Calibration
+from orchestai.estimate.success import group_folds
+from orchestai.evaluation.statistics import Interval, paired_difference, proportion
+from orchestai.evaluation.tables.estimates import Features
+from orchestai.execution.record import ExecutionRecord
+from orchestai.planner.forecast import nearest_workers
+from orchestai.tasks.task import Task
+
+FEWEST_TO_LEARN: Final = 12
+"""Tasks with verdicts of all workers; below, only the best single worker can be told."""
+FEWEST_FOR_CASCADES: Final = 100
+"""Below as many verdicts, the fixed cascade that was best among hundreds was so by chance."""
+_DRAWN: Final = 60.0
+"""Verdicts that a judge's own probability of its answers counts as, where ways of asking are compared."""
+_SHARES: Final = (1.0, 0.5)
+"""Of what the best single worker costs: budgets for which orders of workers are learned."""
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """What is served, chosen on some queries with verdicts of all workers.
+
+    Attributes:
+        kind: the best single worker, a fixed cascade, several asked until a judge is sure, or the worker that did best
+            on the nearest tasks.
+        best: the best single worker.
+        choice: whom it asks and what that gave on these queries, each verdict left out where its own query was decided;
+            the way is the best single worker's where `kind` is nearest.
+    """
+
+    kind: str
+    best: Choice
+    choice: Choice
+
+    @property
+    def worker(self) -> int:
+        """The best single one."""
+        return int(self.best.way.order[0])
+
+
+SINGLE, CASCADE, JUDGED, NEAREST = "single", "cascade", "judged", "nearest"
+Served: TypeAlias = tuple[Values, Values]
+"""(queries,) success and US dollars."""
+
+
+def choose(
+    answers: SeenAnswers, verdicts: Verdicts, features: Features | None = None, *, dearer: bool = False
+) -> Selection:
+    """Choose what to serve on queries of which every worker has a verdict.
+
+    Success is drawn to what the judge thought of its own answers, or to the best single worker's where nobody judges,
+    as if that had been seen on sixty queries: with few verdicts, the best of many ways is so by chance. Anything but
+    the best single worker has to be a standard error above it, paired, and cost no more.
+
+    Args:
+        features: (queries, width) unit vectors of the queries' texts; without them nobody is chosen by near tasks.
+        dearer: may cost more than the best single worker.
+    """
+    judge = Judge.learn(answers, verdicts.right)
+    votes = judge.votes(answers, verdicts.right)
+    singles = [_tried(Way(np.array([one]), judge=judge), answers, verdicts, votes) for one in range(votes.shape[1])]
+    best = best_of(iter(singles), np.inf)
+    assert best is not None
+    count = len(best.success)
+    price = float(best.cost_usd.mean())
+    alone = Selection(SINGLE, best, best)
+    if count < FEWEST_TO_LEARN or len(singles) == 1:
+        return alone
+    budgets = [max(share * price, 1e-9) for share in _SHARES]
+    if dearer:
+        budgets += [float(np.maximum(verdicts.cost_usd, 1e-9).mean(axis=0).max())]
+    found = [
+        Selection(JUDGED, best, one)
+        for budget in budgets
+        for one in judged_ways(answers, verdicts, budget, best.way.order.tolist())
+    ]
+    if count >= FEWEST_FOR_CASCADES:
+        fixed = (replace(way, judge=judge) for way in fixed_ways(answers, verdicts, max(budgets)))
+        found += [Selection(CASCADE, best, _tried(way, answers, verdicts, votes)) for way in fixed]
+    if features is not None:
+        rows = np.arange(count)
+        workers = nearest_workers(features, features, verdicts.right, verdicts.cost_usd, apart=True)
+        near = Choice(best.way, verdicts.right[rows, workers], verdicts.cost_usd[rows, workers], best.probability)
+        found.append(Selection(NEAREST, best, near))
+
+    def worth(one: Selection) -> Values:
+        drawn_to = worth(alone) if one.kind == NEAREST else one.choice.probability
+        return np.asarray((count * one.choice.success + _DRAWN * drawn_to) / (count + _DRAWN))
+
+    most = np.inf if dearer else price * (1 + 1e-9)
+    able = [one for one in found if one.choice.cost_usd.mean() <= most]
+    top = max([alone, *able], key=lambda one: (worth(one).mean(), -one.choice.cost_usd.mean()))
+    gain, seen = worth(top) - worth(alone), float((top.choice.success - best.success).mean())
+    if (seen, price) <= (0.0, top.choice.cost_usd.mean()):
+        return alone
+    return top if gain.mean() > gain.std() / np.sqrt(count) else alone
+
+
+def _tried(way: Way, answers: SeenAnswers, verdicts: Verdicts, votes: Values) -> Choice:
+    decided = way.decide(answers, votes)
+    return Choice(way, *decided.outcome(verdicts), decided.probability)
+
+
+def serve(
+    selection: Selection,
+    answers: SeenAnswers,
+    verdicts: Verdicts,
+    learned: tuple[Features, Verdicts] | None = None,
+    features: Features | None = None,
+) -> Served:
+    """What a selection gives on other queries, whose verdicts it does not see.
+
+    Args:
+        learned: features and verdicts of the queries that it was chosen on, and `features` of these.
+    """
+    if selection.kind == NEAREST:
+        assert learned is not None
+        assert features is not None
+        workers = nearest_workers(features, learned[0], learned[1].right, learned[1].cost_usd)
+        rows = np.arange(len(workers))
+        return verdicts.right[rows, workers], verdicts.cost_usd[rows, workers]
+    return selection.choice.way.decide(answers).outcome(verdicts)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What choosing and serving gave on tasks that were held out, beside the best single worker chosen likewise.
+
+    Attributes:
+        served, single: success and US dollars by task, of five folds.
+    """
+
+    served: Served
+    single: Served
+
+    @property
+    def gain(self) -> Interval:
+        """In success, paired."""
+        return paired_difference(self.served[0], self.single[0])
+
+
+def cross_validate(
+    answers: SeenAnswers,
+    verdicts: Verdicts,
+    features: Features | None,
+    groups: Rows,
+    *,
+    dearer: bool = False,
+    progress: Callable[[str], object] = lambda _: None,
+) -> Evidence | None:
+    """Choose on four folds of five and serve the other, each in turn; None where there are too few tasks.
+
+    Args:
+        groups: (queries,) numbers of near-duplicates, which are held out together.
+    """
+    if len(groups) < FEWEST_TO_LEARN:
+        return None
+    folds = group_folds(groups, seed=0)
+    served, single = np.full((2, 2, len(groups)), np.nan)
+    for fold in np.unique(folds):
+        progress(f"cross-validation {fold + 1}/5")
+        known, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        if not known.size:
+            return None
+        own, truth = answers.take(held), verdicts.take(held)
+        learned = None if features is None else (features[known], verdicts.take(known))
+        near, new = (None, None) if features is None else (features[known], features[held])
+        chosen = choose(answers.take(known), verdicts.take(known), near, dearer=dearer)
+        served[:, held] = serve(chosen, own, truth, learned, new)
+        single[:, held] = chosen.best.way.decide(own).outcome(truth)
+    return Evidence((served[0], served[1]), (single[0], single[1]))
+
+
+def outcomes_of(
+    records: Sequence[ExecutionRecord], tasks: Sequence[Task], planners: Sequence[str]
+) -> tuple[list[list[str | None]], Verdicts, NDArray[np.bool_]]:
+    """(tasks, workers) what was answered, the verdicts (NaN where there is none), and what is spoken against.
+
+    Args:
+        planners: names in the log under which each worker was asked for whole tasks.
+    """
+    shape = len(tasks), len(planners)
+    right, cost, refused = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+    replies: list[list[str | None]] = [[None] * len(planners) for _ in tasks]
+    rows = {task.task_id: row for row, task in enumerate(tasks)}
+    for record in records:
+        if record.outcome == "scored" and record.planner in planners and record.task_id in rows:
+            place = row, column = rows[record.task_id], planners.index(record.planner)
+            right[place], cost[place] = float(record.success), record.cost
+            for attempt in record.subtasks[0].attempts if record.subtasks else ():
+                if attempt.error is None:
+                    replies[row][column] = attempt.answer
+                    refused[place] = attempt.passed_check is False or attempt.truncated
+    return replies, Verdicts(right, cost), refused
+
+
+def judge_of(selection: Selection, answers: SeenAnswers, comparator: str) -> AnswerJudge:
+    """What live runs decide by: the way that is served, beside the best single worker.
+
+    Args:
+        answers: that the selection was chosen on.
+        comparator: by which they were compared.
+    """
+    singles = [] if selection.kind in (SINGLE, NEAREST) else [selection.best]
+    kept = sorted([*singles, selection.choice], key=lambda one: float(one.cost_usd.mean()))
+    ways = [replace(one.way, calibration=Calibration.of(one.probability, one.success)) for one in kept]
+    return AnswerJudge(
+        comparator,
+        answers.kinds,
+        answers.task_types,
+        tuple(ways),
+        np.array([one.success.mean() for one in kept]),
+        np.array([way.decide(answers).asked.mean(axis=0) for way in ways]),
+        next(place for place, one in enumerate(kept) if one is selection.choice),
+    )
+
+
+def verdict(
+    workers: Sequence[str],
+    answers: SeenAnswers,
+    verdicts: Verdicts,
+    selection: Selection,
+    evidence: Evidence | None,
+    other: Selection | None = None,
+) -> list[str]:
+    """What is served and what is known of it, in lines.
+
+    Args:
+        other: what would be served if it might cost more than the best single worker.
+    """
+    count, best = len(verdicts.right), selection.best
+    name = workers[selection.worker]
+    lines = [f"Served: {describe(selection, workers)}"]
+    single = f"{name} alone {_share(proportion(best.success))} at {_usd(best.cost_usd)}"
+    right = verdicts.right.max(axis=1)
+    cheapest = np.where(verdicts.right >= 1, verdicts.cost_usd, np.inf).min(axis=1)
+    oracle = f"any worker right {right.mean():.0%} at {_usd(np.where(np.isinf(cheapest), 0, cheapest))}"
+    if selection.kind == SINGLE:
+        lines.append(f"Success on {count} tasks: {single}; {oracle}")
+        lines.append(f"Why: {_why(selection, evidence, count)}")
+    else:
+        assert evidence is not None
+        held = f"{_share(proportion(evidence.served[0]))} at {_usd(evidence.served[1])}"
+        lines.append(f"Success on {count} tasks, each held out: {held}; {single}; {oracle}")
+        lines.append(f"Gain over the best single worker, chosen on the same tasks: {_gain(evidence, count)}")
+    lines.append(f"More tasks: {_more(selection, evidence, count)}")
+    lines.append(f"Another worker: {_another(right, best)}")
+    lines.append(f"A check that tells right from wrong: {_checked(verdicts, best)}{_dearer(other, selection, workers)}")
+    return lines
+
+
+def describe(selection: Selection, workers: Sequence[str]) -> str:
+    """Whom a selection asks, in words."""
+    way, name = selection.choice.way, workers[selection.worker]
+    order = ", then ".join(workers[worker] for worker in way.order)
+    if selection.kind == NEAREST:
+        return f"for each task the worker that did best on the ten tasks most like it; {name} where they say nothing"
+    if selection.kind == SINGLE:
+        return f"{name} alone"
+    if way.stop == "sure":
+        return f"{order}, until the judge of answers is {way.threshold:.0%} sure of one"
+    return f"{order}, until {'two agree' if way.stop == 'agree' else 'one gives an answer that fits'}"
+
+
+def _why(selection: Selection, evidence: Evidence | None, count: int) -> str:
+    if evidence is None:
+        return f"{count} tasks tell no more than which single worker did best, and that not surely"
+    return "no other choice was a standard error above it at no more than its price"
+
+
+def _gain(evidence: Evidence, count: int) -> str:
+    gain = evidence.gain
+    points = f"{100 * gain.mean:+.1f} points [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
+    paid, alone = evidence.served[1].mean(), evidence.single[1].mean()
+    price = f", at {paid / alone:.0%} of its price" if alone > 0 else ""
+    sure = "surely better" if gain.low > 0 else "worse held out: collect more" if gain.mean < 0 else "not yet sure"
+    return f"{points}{price}: {sure}"
+
+
+def _more(selection: Selection, evidence: Evidence | None, count: int) -> str:
+    if evidence is None:
+        return f"{max(30 - count, 20)} more would let ways of asking be compared"
+    gain = evidence.gain
+    half = (gain.high - gain.low) / 2
+    if selection.kind == SINGLE or gain.mean <= 0:
+        return f"with {3 * count} more, half as wide intervals would show smaller gains"
+    if gain.low > 0:
+        return f"with {3 * count} more, the gain would be known to {50 * half:.0f} points"
+    wanted = int(np.ceil(count * (half / gain.mean) ** 2)) - count
+    return f"if it stays as it is, the gain would be sure with {max(wanted, 1)} more"
+
+
+def _another(right: Values, best: Choice) -> str:
+    nobody = int((right < 1).sum())
+    lost = int((best.success < right).sum())
+    solved = f"nobody in the pool solved {nobody} of {len(right)} tasks; one that does would bring those"
+    return f"{solved}; {lost} more were solved by others than the best single worker alone"
+
+
+def _checked(verdicts: Verdicts, best: Choice) -> str:
+    order = np.argsort(verdicts.cost_usd.mean(axis=0), kind="stable")
+    done = np.maximum.accumulate(verdicts.right[:, order] >= 1, axis=1)
+    asked = np.concatenate([np.ones((len(done), 1), dtype=bool), ~done[:, :-1]], axis=1)
+    usd = (asked * verdicts.cost_usd[:, order]).sum(axis=1)
+    return f"asking the cheapest first would give {done[:, -1].mean():.0%} at {_usd(usd)}"
+
+
+def _dearer(other: Selection | None, selection: Selection, workers: Sequence[str]) -> str:
+    if other is None or other.kind == SINGLE or other.choice.way is selection.choice.way:
+        return ""
+    gain = 100 * (other.choice.success.mean() - selection.best.success.mean())
+    return f". With --dearer: {describe(other, workers)}; {gain:+.0f} points here, at {_usd(other.choice.cost_usd)}"
+
+
+def _share(interval: Interval) -> str:
+    return f"{interval.mean:.0%} [{interval.low:.0%}, {interval.high:.0%}]"
+
+
+def _usd(values: Values) -> str:
+    return f"{1000 * values.mean():.3g} USD per 1,000"
