@@ -5,10 +5,10 @@
 Verdicts on 30 tasks, on 100, and on half of a table choose what is served, by `orchestai.evaluation.fitting.choose`;
 the other tasks measure it. Tables of more than 14 workers give a pool of seven, drawn anew each time. `bfcl pools` are
 80 such pools at 30 and 100 tasks. Success is in points above the best single worker chosen on the same tasks, `fixed`
-is the best of single workers and (from 100 tasks on) fixed cascades at no more than its price, the static mix costs what
-the served choice costs, and `knn` and `prior` (by type) are always followed. `covered` says in how many draws the
-interval of the verdict's gain holds what came true. DATA is as for `benchmarks.answers`, with `routellm_mmlu/mmlu.jsonl.gz`.
-Without it nothing is done.
+is the best of single workers and (from 100 tasks on) fixed cascades at no more than its price, the static mix costs
+what the served choice costs, and `knn` and `prior` (by type) are always followed. `covered` says in how many draws the
+interval of the verdict's gain holds what came true. DATA is as for `benchmarks.answers`, and also holds
+`routellm_mmlu/mmlu.jsonl.gz`. Without it nothing is done.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def read(data: Path, name: str) -> Source:
     if name in ("routerbench", "mmlu"):
         file = "routerbench/routerbench.jsonl.gz" if name == "routerbench" else "routellm_mmlu/mmlu.jsonl.gz"
         table = read_table([data / file], "routerbench" if name == "routerbench" else "routellm", None)
-        if not table.priced:  # what GPT-4 and Mixtral cost by RouteLLM's paper, per 1,000 queries
+        if not table.priced:  # 24.7 and .24 USD per million tokens, as RouteLLM has them; a thousand tokens each
             dear = np.array(["gpt-4" in worker.lower() for worker in table.workers])
             table = replace(table, cost_usd=np.where(dear, 2.47e-2, 2.4e-4) * np.ones(table.score.shape))
         width = len(table.workers)

@@ -23,7 +23,7 @@ from orchestai.estimate.answers import (
 from orchestai.estimate.attempts import Rows, Values
 from orchestai.estimate.calibration import Calibration
 from orchestai.estimate.success import group_folds
-from orchestai.evaluation.statistics import Interval, paired_difference, proportion
+from orchestai.evaluation.statistics import Interval, bootstrap_mean, proportion
 from orchestai.evaluation.tables.estimates import Features
 from orchestai.execution.record import ExecutionRecord
 from orchestai.planner.forecast import nearest_workers
@@ -158,8 +158,8 @@ class Evidence:
 
     @property
     def gain(self) -> Interval:
-        """In success, paired."""
-        return paired_difference(self.served[0], self.single[0])
+        """In success, paired; one task more for each side keeps it wide where hardly any task tells them apart."""
+        return bootstrap_mean(np.append(self.served[0] - self.single[0], (1.0, -1.0)))
 
 
 def cross_validate(
@@ -252,24 +252,23 @@ def verdict(
         other: what would be served if it might cost more than the best single worker.
     """
     count, best = len(verdicts.right), selection.best
-    name = workers[selection.worker]
-    lines = [f"Served: {describe(selection, workers)}"]
-    single = f"{name} alone {_share(proportion(best.success))} at {_usd(best.cost_usd)}"
+    single = f"{workers[selection.worker]} alone {_share(best.success)} at {_usd(best.cost_usd)}"
     right = verdicts.right.max(axis=1)
-    cheapest = np.where(verdicts.right >= 1, verdicts.cost_usd, np.inf).min(axis=1)
-    oracle = f"any worker right {right.mean():.0%} at {_usd(np.where(np.isinf(cheapest), 0, cheapest))}"
+    solved = np.where(verdicts.right >= 1, verdicts.cost_usd, np.inf).min(axis=1)
+    oracle = f"any worker right {right.mean():.0%} at {_usd(np.where(np.isinf(solved), 0.0, solved))}"
+    served, held = f"Served: {describe(selection, workers)}", ""
     if selection.kind == SINGLE:
-        lines.append(f"Success on {count} tasks: {single}; {oracle}")
-        lines.append(f"Why: {_why(selection, evidence, count)}")
-    else:
-        assert evidence is not None
-        held = f"{_share(proportion(evidence.served[0]))} at {_usd(evidence.served[1])}"
-        lines.append(f"Success on {count} tasks, each held out: {held}; {single}; {oracle}")
-        lines.append(f"Gain over the best single worker, chosen on the same tasks: {_gain(evidence, count)}")
-    lines.append(f"More tasks: {_more(selection, evidence, count)}")
-    lines.append(f"Another worker: {_another(right, best)}")
-    lines.append(f"A check that tells right from wrong: {_checked(verdicts, best)}{_dearer(other, selection, workers)}")
-    return lines
+        served += f"; {_why(evidence, count)}"
+    elif evidence is not None:
+        served += f"; {_gain(evidence)}"
+        held = f", each held out: {_share(evidence.served[0])} at {_usd(evidence.served[1])}"
+    return [
+        served,
+        f"Success on {count} tasks{held}; {single}; {oracle}",
+        f"More tasks: {_more(selection, evidence, count)}",
+        f"Another worker: {_another(right, best)}",
+        f"A check that tells right from wrong: {_checked(verdicts)}{_dearer(other, selection, workers)}",
+    ]
 
 
 def describe(selection: Selection, workers: Sequence[str]) -> str:
@@ -285,24 +284,24 @@ def describe(selection: Selection, workers: Sequence[str]) -> str:
     return f"{order}, until {'two agree' if way.stop == 'agree' else 'one gives an answer that fits'}"
 
 
-def _why(selection: Selection, evidence: Evidence | None, count: int) -> str:
+def _why(evidence: Evidence | None, count: int) -> str:
     if evidence is None:
-        return f"{count} tasks tell no more than which single worker did best, and that not surely"
+        return f"{count} tasks cannot say more than who did best on them"
     return "no other choice was a standard error above it at no more than its price"
 
 
-def _gain(evidence: Evidence, count: int) -> str:
+def _gain(evidence: Evidence) -> str:
     gain = evidence.gain
     points = f"{100 * gain.mean:+.1f} points [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
     paid, alone = evidence.served[1].mean(), evidence.single[1].mean()
     price = f", at {paid / alone:.0%} of its price" if alone > 0 else ""
-    sure = "surely better" if gain.low > 0 else "worse held out: collect more" if gain.mean < 0 else "not yet sure"
-    return f"{points}{price}: {sure}"
+    sure = "surely" if gain.low > 0 else "probably" if gain.mean > 0 else "perhaps, though not on held-out tasks,"
+    return f"{sure} better than the best single worker: {points}{price}"
 
 
 def _more(selection: Selection, evidence: Evidence | None, count: int) -> str:
     if evidence is None:
-        return f"{max(30 - count, 20)} more would let ways of asking be compared"
+        return f"with {30 - count} more, ways of asking several could be compared"
     gain = evidence.gain
     half = (gain.high - gain.low) / 2
     if selection.kind == SINGLE or gain.mean <= 0:
@@ -316,11 +315,12 @@ def _more(selection: Selection, evidence: Evidence | None, count: int) -> str:
 def _another(right: Values, best: Choice) -> str:
     nobody = int((right < 1).sum())
     lost = int((best.success < right).sum())
-    solved = f"nobody in the pool solved {nobody} of {len(right)} tasks; one that does would bring those"
-    return f"{solved}; {lost} more were solved by others than the best single worker alone"
+    wanted = f"one that solves the {nobody} of {len(right)} tasks that nobody solved would bring these"
+    rest = f"others solved {lost} on which the best single worker failed"
+    return f"{wanted if nobody else 'every task was solved by somebody, so none is missing'}; {rest}"
 
 
-def _checked(verdicts: Verdicts, best: Choice) -> str:
+def _checked(verdicts: Verdicts) -> str:
     order = np.argsort(verdicts.cost_usd.mean(axis=0), kind="stable")
     done = np.maximum.accumulate(verdicts.right[:, order] >= 1, axis=1)
     asked = np.concatenate([np.ones((len(done), 1), dtype=bool), ~done[:, :-1]], axis=1)
@@ -335,7 +335,8 @@ def _dearer(other: Selection | None, selection: Selection, workers: Sequence[str
     return f". With --dearer: {describe(other, workers)}; {gain:+.0f} points here, at {_usd(other.choice.cost_usd)}"
 
 
-def _share(interval: Interval) -> str:
+def _share(values: Values) -> str:
+    interval = proportion(values)
     return f"{interval.mean:.0%} [{interval.low:.0%}, {interval.high:.0%}]"
 
 

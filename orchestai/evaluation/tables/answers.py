@@ -222,7 +222,7 @@ def _rows(
 
 
 def static_mix(choices: Sequence[Choice], usd: float, answers: SeenAnswers, verdicts: Verdicts) -> Values:
-    """(2, queries) of the coin flip between two ways that costs no more and scores most on the queries to learn from."""
+    """(2, queries) of the coin flip between two ways that costs no more and scored most where they were learned."""
     cost, success = np.array([(one.cost_usd.mean(), one.success.mean()) for one in choices]).T
     best, found = -1.0, (int(cost.argmin()), int(cost.argmin()), 0.0)
     for low in np.flatnonzero(cost <= usd).tolist():
