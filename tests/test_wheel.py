@@ -79,7 +79,7 @@ def test_a_wheel_answers_in_an_empty_folder(program: Path, tmp_path: Path) -> No
     assert "ok      workers: calculator" in run(program, tmp_path, "doctor")
     collected = ("collect", "--num_executions", "2", "--planner", "whole:smol-greedy", "workers.on_miss=unscorable")
     run(program, tmp_path, *collected, "tasks.limit=2", "tasks.unscorable_limit=1")
-    run(program, tmp_path, "prepare-plans", "--free", "--from", "instructions", "data/instructions")
+    run(program, tmp_path, "prepare-plans", "--from", "instructions", "data/instructions")
     assert len(json.loads((tmp_path / "training_data.json").read_text())) > 2000
 
 

@@ -19,10 +19,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from benchmarks.plans import trained
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.plans import trained
 from orchestai.config import Config, load_config
 from orchestai.data.augment import exchange_phrases
 from orchestai.data.prepare_plans import read_plans
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*")
     args = parser.parse_args()
     config = load_config("config.yaml", args.overrides)
-    examples, _ = read_plans(READERS[NAME], [folder()], config, given=False)
+    examples, _ = read_plans(READERS[NAME], [folder()], config)
     found: dict[int, list[Scores]] = {size: [] for size in args.sizes}
     for seed in range(args.seeds):
         for size in args.sizes:

@@ -303,7 +303,7 @@ def evaluate_plans(
     json_path: JsonFile = None,
     overrides: Overrides = None,
 ) -> None:
-    """Compare a planner, if there is one, and the trivial baselines with plans that others wrote, step by step."""
+    """Compare a planner, and copies of the nearest training plan, with plans that others wrote, step by step."""
     from orchestai.data.training_file import data_fingerprint, load_training_data
     from orchestai.evaluation.plans import SAME_STEP, NamedPlans, choose_plans
     from orchestai.evaluation.plans import evaluate_plans as run_evaluation
@@ -345,8 +345,6 @@ def evaluate_plans(
         }
         artifacts.write_json(json_path, figures | facts)
     console.print(evaluation.table())
-    if planner is not None:
-        console.print(evaluation.differences_table())
 
 
 def report(

@@ -179,8 +179,8 @@ def prepare_plans(
         str,
         typer.Option(
             "--from",
-            help="What the files are: worfbench, worfbench-tools, asynchow, asynchow-stated, break, orchestai, "
-            "instructions, or a reader of your own, MODULE:FUNCTION.",
+            help="What the files are: worfbench, worfbench-tools, asynchow, break, orchestai, instructions, "
+            "or a reader of your own, MODULE:FUNCTION.",
         ),
     ],
     words: Annotated[
@@ -191,7 +191,6 @@ def prepare_plans(
     ] = None,
     config: ConfigFile = CONFIG,
     output: TrainingFile = TRAINING_FILE,
-    free: Annotated[bool, flag("free", "Leave the steps out of the instruction, so that planners find them.")] = False,
 ) -> None:
     """Turn plans that others wrote into training data."""
     from orchestai.data.prepare_plans import prepare_plans as run_preparation
@@ -207,9 +206,9 @@ def prepare_plans(
         paths = [instructions.folder()]
     if not paths:
         raise UserError(f"prepare-plans --from {source}: name the files or folders to read")
-    report = run_preparation(find_reader(source), paths, loaded, output, given=not free)
+    report = run_preparation(find_reader(source), paths, loaded, output)
     console.print(report.table())
-    facts = {"source": source, "paths": [str(path) for path in paths], "given": not free}
+    facts = {"source": source, "paths": [str(path) for path in paths]}
     artifacts.save_run_info(output.parent, loaded, command="prepare-plans", **facts)
 
 

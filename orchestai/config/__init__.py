@@ -19,7 +19,6 @@ from orchestai.config.planner import (
     OF_SERVING,
     TINY,
     LanguageConfig,
-    LinkerConfig,
     PlannerConfig,
     TinyConfig,
 )

@@ -39,14 +39,12 @@ class Phase1Config(AdamConfig):
     what it teaches about decomposition where that is known to be right."""
     mixture: tuple[str, ...] = ()
     """heads: plans that `prepare` adds to those of the logs, to teach more wordings than a suite has: `instructions`,
-    which ships, and training files that `prepare-plans --free` wrote."""
+    which ships, and training files that `prepare-plans` wrote."""
     mixture_augmentations: int = Field(0, ge=0)
     """Variations of the mixture's chains that `prepare` adds: with the words of other plans' steps in place of theirs.
     Wording of other styles is understood better with them; they must be English."""
     synthetic_augmentations: int = Field(1000, ge=0)
     """Augmented examples that `prepare` adds (fewer when no more distinct ones exist)."""
-    source_temperature: float = Field(1.0, ge=1)
-    """heads: above 1, small sources of examples are drawn more often: by their size to the power of 1 over this."""
     weight_decay: float = Field(0.01, ge=0)
     patience: int = Field(8, ge=1)
     """Epochs without better plans of what is held out, or as good ones at a lower loss, before training stops."""

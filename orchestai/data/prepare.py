@@ -277,7 +277,7 @@ def prepare(logs: Path | str | Sequence[Path | str], config: Config, output: Pat
     beside, settings = list[TrainingExample](), config.training.phase1_supervised
     for name in settings.mixture:
         reader, path = (NAME, folder()) if name == NAME else ("orchestai", Path(name))
-        found, left_out = read_plans(READERS[reader], [path], config, given=False)
+        found, left_out = read_plans(READERS[reader], [path], config)
         dropped.update({f"{name}: {reason}": count for reason, count in left_out.items()})
         beside += [example for example in found if example.split != "test"]
     exchanged = exchange_phrases(beside, settings.mixture_augmentations, seed=settings.seed)
@@ -306,7 +306,7 @@ def check_mixture(config: Config) -> None:
         if name != NAME and not Path(name).exists():
             raise UserError(
                 f"training.phase1_supervised.mixture: {name!r} is neither `{NAME}` nor a file here; name `{NAME}`, or "
-                f"a training file that prepare-plans --free wrote{did_you_mean(name, [NAME])}"
+                f"a training file that prepare-plans wrote{did_you_mean(name, [NAME])}"
             )
 
 

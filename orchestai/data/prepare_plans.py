@@ -38,20 +38,15 @@ class PlansReport:
         return table
 
 
-def prepare_plans(
-    reader: Reader, paths: Sequence[Path], config: Config, output: Path | str, *, given: bool
-) -> PlansReport:
+def prepare_plans(reader: Reader, paths: Sequence[Path], config: Config, output: Path | str) -> PlansReport:
     """Write the training file and its sidecar.
 
     Each example says its source and license. Tasks are divided as those of a suite are (`orchestai.tasks.splits`), and
     the test part is for `evaluate-plans`: plans for the same task, of whatever source, are on the same side, and stay
     there as data grow. Another `tasks.test_fold` keeps other tasks. Examples that were prepared before keep their
     split.
-
-    Args:
-        given: write the steps into the instruction; else planners find them as well.
     """
-    examples, dropped = read_plans(reader, paths, config, given=given)
+    examples, dropped = read_plans(reader, paths, config)
     if not examples:
         reasons = "; ".join(f"{reason}: {count}" for reason, count in dropped.most_common())
         raise UserError(f"{', '.join(map(str, paths))}: no plan can be learned from ({reasons or 'there is none'})")
@@ -62,9 +57,7 @@ def prepare_plans(
     return PlansReport(sources, dict(dropped.most_common()))
 
 
-def read_plans(
-    reader: Reader, paths: Sequence[Path], config: Config, *, given: bool
-) -> tuple[list[TrainingExample], Counter[str]]:
+def read_plans(reader: Reader, paths: Sequence[Path], config: Config) -> tuple[list[TrainingExample], Counter[str]]:
     """The examples that `prepare_plans` writes, and what it leaves out by reason."""
     vocabulary = Vocabulary.of(config)
     dropped: Counter[str] = Counter()
@@ -82,7 +75,7 @@ def read_plans(
                 example = found.example(vocabulary)
             elif isinstance(found, SourcePlan):
                 split = part_of(found.task, config.tasks)
-                example = found.example(given=given).model_copy(update={"split": split})
+                example = found.example().model_copy(update={"split": split})
             else:
                 raise UserError(f"{path}: the reader gave a {type(found).__name__} where a SourcePlan is wanted")
             if len(example.workflow) > config.planner.max_subtasks:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
-import math
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,12 +37,10 @@ class SourceStep:
     Attributes:
         id: unique in its plan; two steps may have the same words.
         words: what is to be done.
-        seconds: how long it takes, where the source says so.
     """
 
     id: str
     words: str
-    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,6 @@ class SourcePlan:
         task: what is to be done, without the steps.
         steps: in the order in which the source lists them.
         edges: (id of the parent, id of the child).
-        remarks: further sentences about the steps, such as constraints that the source states.
         tools: what may be used, a line each; stands behind the task.
     """
 
@@ -68,7 +63,6 @@ class SourcePlan:
     task: str
     steps: tuple[SourceStep, ...]
     edges: frozenset[tuple[str, str]]
-    remarks: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -80,57 +74,28 @@ class SourcePlan:
         if len(set(ids)) < len(ids):
             raise UnusablePlanError("two steps with the same id")
         words = (step.words for step in self.steps)
-        if _HALF.search("\n".join([self.task, *words, *self.remarks, *self.tools])):
+        if _HALF.search("\n".join([self.task, *words, *self.tools])):
             raise UnusablePlanError("half a character (a lone surrogate)")
-        if not all(step.seconds is None or (step.seconds >= 0 and math.isfinite(step.seconds)) for step in self.steps):
-            raise UnusablePlanError("a duration that is no time")
         if any(end not in ids for edge in self.edges for end in edge):
             raise UnusablePlanError("an edge to a step that does not exist")
         graph = nx.DiGraph(list(self.edges))
         if not nx.is_directed_acyclic_graph(graph):
             raise UnusablePlanError("the edges form a cycle")
 
-    def example(self, *, given: bool) -> TrainingExample:
-        """As a training example without workers and types.
-
-        Args:
-            given: write the steps, numbered, into the instruction, so that the plan is their edges alone; else the
-                instruction is the task with its tools, and a planner finds the steps as well.
-        """
+    def example(self) -> TrainingExample:
+        """As a training example without workers and types: the instruction is the task with its tools."""
         place = {step.id: i for i, step in enumerate(self.steps)}
-        asked = "\n".join([self.task, *self.tools])
-        instruction, spans = written_out(asked, [step.words for step in self.steps], self.remarks)
-        subtasks = [
-            Subtask(
-                id=step.id,
-                instruction=step.words,
-                depends_on=tuple(sorted((a for a, b in self.edges if b == step.id), key=place.__getitem__)),
-                span=span if given else None,
-            )
-            for step, span in zip(self.steps, spans, strict=True)
-        ]
+        parents = {b: sorted((a for a, to in self.edges if to == b), key=place.__getitem__) for b in place}
         return TrainingExample(
-            instruction=instruction if given else asked,
+            instruction="\n".join([self.task, *self.tools]),
             task=self.task,
-            workflow=Workflow(subtasks),
-            seconds={step.id: step.seconds for step in self.steps if step.seconds is not None},
+            workflow=Workflow(
+                [Subtask(id=s.id, instruction=s.words, depends_on=tuple(parents[s.id])) for s in self.steps]
+            ),
             task_id=self.id,
             suite=self.source,
             licence=self.licence,
-            given=given,
         )
-
-
-def written_out(
-    task: str, steps: Iterable[str], remarks: Iterable[str] = ()
-) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """The instruction for given steps, one numbered line each, and their [start, end) character offsets in it."""
-    text, spans = task, []
-    for number, words in enumerate(steps, start=1):
-        text += f"\nStep {number}. "
-        spans.append((len(text), len(text) + len(words)))
-        text += words
-    return "\n".join([text, *remarks]), tuple(spans)
 
 
 def one_line(text: str) -> str:
@@ -209,8 +174,7 @@ def read_orchestai(path: Path) -> Iterator[ReadPlan]:
     """Entries of a JSON list or of JSON lines.
 
     An entry with `workflow` or `targets` is an example of a training file and stays as it is. Any other is a plan:
-    `instruction`, `subtasks` as `orchestai plan` prints them, and if need be `id`, `source`, `licence` and `seconds`
-    (by subtask id).
+    `instruction`, `subtasks` as `orchestai plan` prints them, and if need be `id`, `source` and `licence`.
     """
     for file in files(path, "*.json", "*.jsonl"):
         entries = load(file)
@@ -228,13 +192,12 @@ def _entry(file: Path, index: int, entry: dict[str, Any]) -> Entry | SourcePlan:
         workflow = Workflow(entry["subtasks"])
     except WorkflowError as error:
         raise UnusablePlanError(f"not a workflow: {error}") from None
-    seconds = entry.get("seconds", {})
     return SourcePlan(
         id=str(entry.get("id", f"{file.stem}/{index}")),
         source=str(entry.get("source", "own")),
         licence=str(entry.get("licence", "")),
         task=one_line(entry["instruction"]),
-        steps=tuple(SourceStep(s.id, one_line(s.instruction), seconds.get(s.id)) for s in workflow.subtasks),
+        steps=tuple(SourceStep(s.id, one_line(s.instruction)) for s in workflow.subtasks),
         edges=frozenset(workflow.edges()),
     )
 
@@ -329,56 +292,26 @@ def tool_lines(text: str) -> tuple[str, ...]:
     return tuple(sorted({one_line(str(entry)) for entry in entries}))
 
 
-_WORDINGS = (
-    "Before starting step {b}, complete step {a}.",
-    "Step {a} must precede step {b}.",
-    "Upon completing step {a}, proceed to step {b}.",
-    "After step {a}, step {b} should commence.",
-    "Prioritize step {a} before advancing to step {b}.",
-    "Step {a} is a prerequisite for step {b}.",
-    "Initiate step {b} subsequent to step {a}.",
-    "Ensure step {a} is done before step {b}.",
-    "Sequence the tasks: firstly step {a}, then step {b}.",
-    "Step {b} follows the completion of step {a}.",
-)
-"""The ten in which the benchmark states an ordering constraint to the models that it tests."""
+def read_asynchow(path: Path) -> Iterator[ReadPlan]:
+    """Everyday plans of AsyncHow (Lin et al. 2024, arXiv 2402.02805), of a .jsonl(.gz) file or a folder.
 
-
-def read_asynchow(path: Path, *, stated: bool = False) -> Iterator[ReadPlan]:
-    """Everyday plans with durations of AsyncHow (Lin et al. 2024, arXiv 2402.02805), of a .jsonl(.gz) file or a folder.
-
-    Which step needs which is not said. The source is named after the file: `asynchow` for the benchmark itself
-    (async_...), `asynchow_para` and `asynchow_seq` for its fully parallel and its sequential plans, each followed by
-    `_stated` where the constraints are stated.
-
-    Args:
-        stated: all ordering constraints stand behind the steps, sorted, as the benchmark's own prompts have them, in
-            one of the ten wordings, which depends on the plan's id.
+    The source is named after the file: `asynchow` for the benchmark itself (async_...), `asynchow_para` and
+    `asynchow_seq` for its fully parallel and its sequential plans.
     """
     for file in files(path, "*.jsonl"):
         part = file.name.split("_")[0].split(".")[0]
         rows = records(file, "AsyncHow", "titles", "steps", "edge_list")
-        yield from plans_of(partial(_asynchow_plan, part, stated=stated), count(), rows)
+        yield from plans_of(partial(_asynchow_plan, part), count(), rows)
 
 
-def _asynchow_plan(part: str, index: int, row: dict[str, Any], *, stated: bool) -> SourcePlan:
-    plan_id = f"{part}_{index}"
-    edges = sorted((a, b) for a, b in row["edge_list"] if a != "START" and b != "END")
-    wording = _WORDINGS[hashlib.sha256(plan_id.encode()).digest()[0] % len(_WORDINGS)]
-    times = row.get("timedelta_dic", {})
-    said = [line[0].upper() + line[1:] for line in sorted(wording.format(a=a, b=b) for a, b in edges)]
+def _asynchow_plan(part: str, index: int, row: dict[str, Any]) -> SourcePlan:
     return SourcePlan(
-        id=plan_id,
-        source="_".join(["asynchow", *([part] if part != "async" else []), *(["stated"] if stated else [])]),
+        id=f"{part}_{index}",
+        source="asynchow" if part == "async" else f"asynchow_{part}",
         licence=_LICENCE,
         task=one_line(row["titles"]),
-        steps=tuple(
-            # the longer end of a duration: a month may have 28 to 31 days
-            SourceStep(number, one_line(words), float(times[number][-1]["seconds"]) if number in times else None)
-            for number, words in zip(map(str, count(1)), row["steps"], strict=False)
-        ),
-        edges=frozenset(edges),
-        remarks=tuple(said or ["All steps can be executed in parallel."]) if stated else (),
+        steps=tuple(SourceStep(str(number), one_line(words)) for number, words in enumerate(row["steps"], 1)),
+        edges=frozenset((a, b) for a, b in row["edge_list"] if a != "START" and b != "END"),
     )
 
 
@@ -422,7 +355,6 @@ READERS: dict[str, Reader] = {
     "worfbench": read_worfbench,
     "worfbench-tools": partial(read_worfbench, tools=True),
     "asynchow": read_asynchow,
-    "asynchow-stated": partial(read_asynchow, stated=True),
     "break": read_break,
     "orchestai": read_orchestai,
     "instructions": read_instructions,

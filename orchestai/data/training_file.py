@@ -41,7 +41,6 @@ class IndexedPlan(BaseModel):
         fallback: indices of the workers to ask next, in turn; None where nobody knows.
         instructions: the subtask's words.
         ids: names of the subtasks, each once; 1, 2, ... where the source has none.
-        durations: seconds that each takes, where the source says so.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -53,7 +52,6 @@ class IndexedPlan(BaseModel):
     fallback: tuple[tuple[int, ...] | None, ...] = ()
     instructions: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
-    durations: tuple[float | None, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -67,7 +65,6 @@ class IndexedPlan(BaseModel):
             "fallback": [[]] * n,
             "instructions": [""] * n,
             "ids": [str(i + 1) for i in range(n)],
-            "durations": [None] * n,
         } | data
 
     @model_validator(mode="after")
@@ -169,12 +166,10 @@ class TrainingExample(BaseModel):
 
     instruction: str
     task: str = ""
-    """What is asked, where the instruction also lists tools or steps."""
+    """What is asked, where the instruction also lists tools."""
     workflow: Workflow
     """A subtask without a type or a worker leaves that choice open, and it is not trained; one without words has those
     at its span."""
-    seconds: dict[str, float] = {}
-    """What subtasks take, by their ids, where the source says so."""
     rewards: Rewards | None = None
     """None where the plan was written, not executed."""
     task_id: str = ""
@@ -184,18 +179,14 @@ class TrainingExample(BaseModel):
     """Of the source."""
     split: Literal["train", "validation", "test"] = "train"
     """`test` is for `evaluate-plans`; nothing is learned from it."""
-    given: bool = False
-    """Whether the instruction lists the steps, at the subtasks' spans, so that only their edges are to be planned."""
     augmented: bool = False
     """Whether the instruction was reworded from a logged one."""
     schema_version: Literal[2] = SCHEMA_VERSION
 
     @property
     def asked(self) -> str:
-        """What is asked, without tools and steps; where `task` does not say it, what stands before the given steps."""
-        first = self.workflow.subtasks[0].span
-        before = self.instruction[: first[0]].rpartition("\n")[0] if self.given and first else ""
-        return self.task or before or self.instruction
+        """What is asked, without tools."""
+        return self.task or self.instruction
 
     @property
     def spans(self) -> list[tuple[int, int]]:
@@ -221,12 +212,8 @@ class TrainingExample(BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> TrainingExample:
         for subtask in self.workflow.subtasks:
-            if self.given and subtask.span is None:
-                raise ValueError(f"subtask {subtask.id!r} has no span, but a step that is given is in the instruction")
             if subtask.span is not None and not 0 <= subtask.span[0] < subtask.span[1] <= len(self.instruction):
                 raise ValueError(f"subtask {subtask.id!r}: span {list(subtask.span)} is not inside the instruction")
-        if others := self.seconds.keys() - {subtask.id for subtask in self.workflow.subtasks}:
-            raise ValueError(f"seconds: there is no subtask {min(others)!r}")
         return self
 
 
@@ -254,9 +241,7 @@ class Entry:
             plan = _Targets.model_validate(fields).targets
             fields.pop("targets", None)
             if plan is not None and "workflow" not in fields:
-                times = zip(plan.ids, plan.durations, strict=True)
-                seconds = {id: duration for id, duration in times if duration is not None}
-                fields |= {"workflow": plan.workflow(vocabulary), "seconds": seconds}
+                fields["workflow"] = plan.workflow(vocabulary)
             example = TrainingExample.model_validate(fields)
             named = IndexedPlan.of(example.workflow, vocabulary)
         except (ValidationError, WorkflowError) as error:

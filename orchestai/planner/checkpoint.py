@@ -45,9 +45,7 @@ from orchestai.planner.language.checkpoint import (
     save_language_planner,
 )
 from orchestai.planner.language.planner import LanguagePlanner
-from orchestai.planner.slots.edge_predictor import StepEncoder
 from orchestai.planner.slots.model import PlannerModel
-from orchestai.planner.slots.text_encoder import TextEncoder
 from orchestai.storage import artifacts, digests
 from orchestai.tasks.splits import NOTHING_SEEN, SeenTasks
 from orchestai.workers.base import WorkerCard
@@ -102,7 +100,6 @@ FORMAT, OF_WHOLE_TASKS = "orchestai.planner/1", "orchestai.router/1"
 NEAREST = "nearest"
 """Of a planner of whole tasks: whether it asks by the nearest tasks (`RoutingPlanner`)."""
 _OF_THE_WEIGHTS = (
-    "linker",
     "task_types",
     "max_subtasks",
     "overlapping_spans",
@@ -135,7 +132,7 @@ def save_planner(path: Path | str, planner: PlannerModel | LanguagePlanner, conf
         "task_types": list(planner.config.task_types),
         "cards": [asdict(card) for card in planner.cards],
         "base": {"name": planner.config.base, "digest": planner.base},
-        **{part: {"name": model.name, "fingerprint": model.fingerprint} for part, model in _frozen(planner).items()},
+        "encoder": {"name": planner.encoder.name, "fingerprint": planner.encoder.fingerprint},
         "versions": artifacts.versions(),
         **facts,
     }
@@ -159,7 +156,7 @@ def open_checkpoint(
     is_module = str(path) == BASE or Path(located).is_dir()
     checkpoint = {} if is_module else read_checkpoint(located)
     if is_module or checkpoint["format"] == FORMAT:
-        planner = load_planner(path, settings, workers)
+        planner = load_planner(path, settings, workers, checkpoint=checkpoint)
         if isinstance(planner, PlannerModel):
             planner.requires_grad_(False)
         return planner
@@ -184,7 +181,12 @@ def open_checkpoint(
 
 
 def load_planner(
-    path: Path | str, settings: PlannerConfig, workers: WorkersConfig, *, value_head: bool = False
+    path: Path | str,
+    settings: PlannerConfig,
+    workers: WorkersConfig,
+    *,
+    value_head: bool = False,
+    checkpoint: Mapping[str, Any] | None = None,
 ) -> PlannerModel | LanguagePlanner:
     """A planner for the configured workers, in evaluation mode.
 
@@ -192,12 +194,13 @@ def load_planner(
         path: as `locate` finds it; `base` is the base planner, or with `planner.kind=language` the configured language
             model before any training here.
         value_head: give a language model one; a `PlannerModel` has one in any case.
+        checkpoint: what the file holds, where it was read before.
     """
     cards = worker_cards(workers)
     if str(path) == BASE and settings.kind == "language":
         return open_language_planner(settings, workers, value_head=value_head)
     if str(path) == BASE:
-        base = PlannerModel(settings, cards, cache_dir=workers.models_dir)
+        base = PlannerModel(settings, cards)
         begin_with_base(base)
         base.by_cards = True  # it knows the cards alone of its pool
         return base.eval()
@@ -210,7 +213,7 @@ def load_planner(
             raise other_version(path, error) from None
         _check(path, made_for, known, settings, cards)
         return load_language_planner(path, settings, workers, value_head=value_head)
-    checkpoint = read_checkpoint(path)
+    checkpoint = checkpoint or read_checkpoint(path)
     if checkpoint["format"] == OF_WHOLE_TASKS:
         raise UserError(
             f"{path}: a planner of whole tasks, which has no weights to train and splits no task; run and evaluate "
@@ -231,16 +234,13 @@ def load_planner(
         )
     with torch.random.fork_rng(devices=[]):
         planner = PlannerModel(
-            settings.model_copy(update={key: getattr(made_for, key) for key in _OF_THE_WEIGHTS}),
-            cards,
-            cache_dir=workers.models_dir,
+            settings.model_copy(update={key: getattr(made_for, key) for key in _OF_THE_WEIGHTS}), cards
         )
-    for part, model in _frozen(planner).items():
-        if model.fingerprint != checkpoint.get(part, {}).get("fingerprint", ""):
-            raise UserError(
-                f"{path}: trained on the {part.replace('_', ' ')} {model.name!r} with other weights than here; "
-                "install those, or train again"
-            )
+    if planner.encoder.fingerprint != checkpoint["encoder"]["fingerprint"]:
+        raise UserError(
+            f"{path}: trained on the encoder {planner.encoder.name!r} with other weights than here; install those, or "
+            "train again"
+        )
     try:
         planner.load_state_dict(weights)
     except RuntimeError as error:
@@ -302,13 +302,6 @@ def forecaster_of(path: Path | str) -> PoolForecaster | None:
     except UserError as error:
         logger.warning("%s; until then nobody knows what its workers achieve", error)
         return None
-
-
-def _frozen(planner: PlannerModel) -> dict[str, TextEncoder | StepEncoder]:
-    """What the planner reads with, and does not keep in its file."""
-    return {"encoder": planner.encoder} | (
-        {} if planner.linker is None else {"language_model": planner.linker.step_encoder}
-    )
 
 
 def _made_for(checkpoint: Mapping[str, Any]) -> tuple[PlannerConfig, list[WorkerCard]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TypeAlias
 
 import networkx as nx
@@ -63,10 +62,6 @@ class F1Count:
 def edges_of(workflow: Workflow) -> frozenset[tuple[int, int]]:
     """From the place of the parent to the place of the child."""
     return frozenset((p, child) for child, parents in enumerate(workflow.dependencies()) for p in parents)
-
-
-def node_f1(match: Match, planned: int, wanted: int) -> float:
-    return f1(len(match), planned, wanted)
 
 
 def edge_f1(planned: Edges, wanted: Edges, match: Match) -> float:
@@ -129,12 +124,6 @@ def graph_f1(planned: Edges, wanted: Edges, match: Match, planned_nodes: int, no
                 agree.add_edge(a, b)
     largest, _ = nx.max_weight_clique(agree, weight=None)
     return f1(len(largest), planned_nodes, nodes)
-
-
-def is_chain(workflow: Workflow) -> bool:
-    """Whether the subtasks form one chain, in whatever order they are listed; a single one does."""
-    ordered = [subtask.id for subtask in workflow.order()]
-    return {(p, subtask.id) for subtask in workflow.subtasks for p in subtask.depends_on} == set(pairwise(ordered))
 
 
 def is_exact(planned: Workflow, reference: Workflow, match: Match) -> bool:

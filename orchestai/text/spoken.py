@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Final
 
 
 def as_utf8(text: str) -> str:
@@ -30,13 +29,6 @@ def enclosed(text: str, opening: re.Pattern[str], closing: re.Pattern[str], *, t
             return
         yield text[begin.end() : end.start()]
         position = end.end()
-
-
-ORDINALS: Final = (
-    *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
-    *("eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth", "eighteenth"),
-    *("nineteenth", "twentieth"),
-)
 
 
 _THINK = r"(?:ant|\w+:|longcat_)?(?:think(?:ing)?(?:_\w+)?|thoughts?|reason(?:ing)?)"

@@ -30,7 +30,7 @@ print(sorted(set({HEAVY}) & set(sys.modules)), file=sys.stderr)
 @pytest.mark.parametrize("path", [["data/instructions"], []], ids=["as in the documentation", "left out"])
 def test_the_synthetic_plans_that_ship_are_read_from_any_folder(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ["prepare-plans", "--free", "--from", "instructions", *path, "--output", "plans.json"]
+    words = ["prepare-plans", "--from", "instructions", *path, "--output", "plans.json"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, (done.output, done.exception)
     assert len(json.loads((tmp_path / "plans.json").read_text())) > 2000

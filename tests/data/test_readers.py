@@ -1,4 +1,4 @@
-"""Plans that others wrote arrive whole, keyed by id, with license and durations, and no task is on two sides."""
+"""Plans that others wrote arrive whole, keyed by id, with license, and no task is on two sides."""
 
 from __future__ import annotations
 
@@ -37,11 +37,6 @@ ASYNCHOW = {
     "titles": "How to Make Tea",
     "steps": ["Boil water ", "Take a cup", "Pour"],
     "edge_list": [["1", "3"], ["2", "3"], ["START", "1"], ["START", "2"], ["3", "END"]],
-    "timedelta_dic": {
-        "1": [{"seconds": 180.0}] * 2,
-        "2": [{"seconds": 5.0}] * 2,
-        "3": [{"seconds": 2419200.0}, {"seconds": 2678400.0}],
-    },
 }
 
 
@@ -53,14 +48,14 @@ def test_worfbench(tmp_path):
     assert plan.edges == {("1", "3"), ("2", "3")}
 
 
-def test_asynchow_has_durations_and_does_not_say_the_order(tmp_path):
+def test_asynchow(tmp_path):
     write(tmp_path / "async_benchmark.jsonl.gz", [ASYNCHOW])
     plan = only("asynchow", tmp_path)
     assert plan.source == "asynchow"
-    assert [step.seconds for step in plan.steps] == [180, 5, 2678400]
-    example = plan.example(given=True)
-    assert example.instruction == "How to Make Tea\nStep 1. Boil water\nStep 2. Take a cup\nStep 3. Pour"
-    assert [example.instruction[slice(*span)] for span in example.spans] == ["Boil water", "Take a cup", "Pour"]
+    example = plan.example()
+    assert example.instruction == "How to Make Tea"
+    assert [step.instruction for step in example.workflow.subtasks] == ["Boil water", "Take a cup", "Pour"]
+    assert sorted(example.workflow.edges()) == [("1", "3"), ("2", "3")]
     assert example.rewards is None
     assert not any(subtask.worker or subtask.task_type for subtask in example.workflow.subtasks)
 
@@ -69,14 +64,13 @@ def test_own_plans_and_prepared_examples(tmp_path):
     own = {
         "instruction": "make tea",
         "subtasks": [{"id": "w", "instruction": "boil"}, {"id": "p", "instruction": "pour", "depends_on": ["w"]}],
-        "seconds": {"w": 180},
         "licence": "CC0",
     }
     write(tmp_path / "own.json", [own])
     plan = only("orchestai", tmp_path / "own.json")
     assert (plan.source, plan.licence, plan.edges) == ("own", "CC0", {("w", "p")})
-    prepare_plans(READERS["orchestai"], [tmp_path / "own.json"], CONFIG, tmp_path / "a.json", given=False)
-    prepare_plans(READERS["orchestai"], [tmp_path / "a.json"], CONFIG, tmp_path / "b.json", given=True)
+    prepare_plans(READERS["orchestai"], [tmp_path / "own.json"], CONFIG, tmp_path / "a.json")
+    prepare_plans(READERS["orchestai"], [tmp_path / "a.json"], CONFIG, tmp_path / "b.json")
     assert load_training_data(tmp_path / "a.json", CONFIG) == load_training_data(tmp_path / "b.json", CONFIG)
 
 
@@ -90,7 +84,7 @@ def test_the_command_writes_examples_and_counts_what_it_left_out(tmp_path):
     result = CliRunner().invoke(app, [*arguments, "--output", str(output), "planner.max_subtasks=3"])
     assert result.exit_code == 0, result.output
     [example] = json.loads(output.read_text())
-    assert (example["suite"], example["licence"], example["given"]) == ("wikihow", "MIT", True)
+    assert (example["suite"], example["licence"]) == ("wikihow", "MIT")
     dropped = json.loads(output.with_suffix(".meta.json").read_text())["dropped"]
     assert dropped == {"the same plan for the same task": 1, "no list of nodes before the edges": 1}
 
@@ -103,7 +97,7 @@ def test_the_published_files_are_read(shared_data, tmp_path, name, folder, fewes
     plans = [plan for plan in READERS[name](shared_data / folder) if isinstance(plan, SourcePlan)]
     assert len(plans) >= fewest
     sides: dict[str, set[str]] = {}
-    prepare_plans(READERS[name], [shared_data / folder], CONFIG, tmp_path / "data.json", given=False)
+    prepare_plans(READERS[name], [shared_data / folder], CONFIG, tmp_path / "data.json")
     for example in load_training_data(tmp_path / "data.json", CONFIG):
         sides.setdefault(" ".join(example.asked.casefold().split()), set()).add(example.split)
     assert all(len(splits) == 1 for splits in sides.values())
@@ -131,13 +125,12 @@ def test_a_broken_record_is_counted_and_the_others_are_kept(tmp_path, name):
 def test_the_reader_in_the_documentation_lies_in_the_working_directory(tmp_path, monkeypatch):
     documented = (REPOSITORY / "docs" / "plans.md").read_text()
     (tmp_path / "documented.py").write_text(documented.split("```python\n")[1].split("```")[0])
-    nodes = [{"id": "a", "text": "boil", "seconds": 180}, {"id": "b", "text": "pour"}]
+    nodes = [{"id": "a", "text": "boil"}, {"id": "b", "text": "pour"}]
     row = {"id": "1", "goal": "make tea", "nodes": nodes, "edges": [{"from": "a", "to": "b"}]}
     write(tmp_path / "mine.json", [row, {**row, "nodes": []}, {**row, "nodes": None}])
     monkeypatch.chdir(tmp_path)
     plan, *reasons = find_reader("documented:read")(tmp_path / "mine.json")
     assert str(tmp_path) not in sys.path
-    assert [step.seconds for step in plan.steps] == [180, None]
     assert plan.edges == {("a", "b")}
     assert [type(reason) for reason in reasons] == [UnusablePlanError] * 2
 

@@ -43,8 +43,8 @@ def test_the_short_form_written_by_hand_loads(tmp_path: Path, config: Config) ->
     assert example.spans == []
 
 
-def test_what_a_plan_leaves_open_and_takes_is_kept(tmp_path: Path, config: Config) -> None:
-    """No type, no worker, no place in the instruction; ids of the source's own; durations of some steps."""
+def test_what_a_plan_leaves_open_is_kept(tmp_path: Path, config: Config) -> None:
+    """No type, no worker, no place in the instruction; ids of the source's own."""
     targets = {
         "model_selections": [None, 1],
         "task_types": [None, 2],
@@ -52,11 +52,9 @@ def test_what_a_plan_leaves_open_and_takes_is_kept(tmp_path: Path, config: Confi
         "fallback": [[], [0]],
         "instructions": ["boil", "pour"],
         "ids": ["b", "a"],
-        "durations": [180.0, None],
     }
     (tmp_path / "data.json").write_text(json.dumps([{"instruction": "Make tea", "targets": targets}]))
     (example,) = load_training_data(tmp_path / "data.json", config)
-    assert example.seconds == {"b": 180.0}
     first, second = example.workflow.subtasks
     assert (first.id, first.instruction, first.worker, first.task_type, first.span) == ("b", "boil", "", "", None)
     assert (second.worker, second.fallback, second.task_type, second.depends_on) == (

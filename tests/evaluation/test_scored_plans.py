@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import random
+from dataclasses import asdict
 from pathlib import Path
 
 import networkx as nx
@@ -17,7 +17,7 @@ from orchestai.cli import app
 from orchestai.config import Config
 from orchestai.data.readers import SourcePlan, SourceStep
 from orchestai.data.training_file import TrainingExample, save_training_data
-from orchestai.evaluation.plans import METRICS, NamedPlans, choose_plans, evaluate_plans, score_plan
+from orchestai.evaluation.plans import NamedPlans, choose_plans, evaluate_plans, score_plan
 from orchestai.planner import plan_metrics
 from orchestai.planner.base import Plan
 from orchestai.planner.checkpoint import save_planner
@@ -32,10 +32,10 @@ CONFIG = Config(
 )
 
 
-def example(task: str, split: str = "train", *, given: bool = False) -> TrainingExample:
+def example(task: str, split: str = "train") -> TrainingExample:
     steps = (SourceStep("1", "boil it"), SourceStep("2", "eat it"))
     plan = SourcePlan(task, "s", "MIT", task, steps, frozenset({("1", "2")}))
-    return plan.example(given=given).model_copy(update={"split": split})
+    return plan.example().model_copy(update={"split": split})
 
 
 def named(name: str, **parts: str) -> NamedPlans:
@@ -60,10 +60,8 @@ def test_once_any_task_was_seen_the_test_part_alone_counts_less_what_was_seen(le
 
 
 def test_the_training_file_is_compared_by_words_in_either_form():
-    """Its plans for tests are no lesson; case, punctuation and given steps hide no overlap."""
-    training = NamedPlans(
-        "learned.json", [example("SOUP!", given=True), example("Rice.", "validation"), example("tea", "test")]
-    )
+    """Its plans for tests are no lesson; case and punctuation hide no overlap."""
+    training = NamedPlans("learned.json", [example("SOUP!"), example("Rice.", "validation"), example("tea", "test")])
     assert scored(PLANS, {}, training) == ("tea", "SOUP!")
     assert scored(PLANS, {"p.pth": SeenTasks.of(["bread"])}, training) == ("tea", "SOUP!")
     assert scored(PLANS, {}, training, include_learned=True) == ("soup tea", "SOUP!")
@@ -86,16 +84,16 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_without_a_checkpoint_the_command_gives_the_floors_of_a_file_by_hand(folder):
-    """One that keeps no plan for tests and has no sidecar."""
-    (folder / "plans.json").write_text(json.dumps([example("tea", given=True).model_dump(mode="json")]))
-    _, figures = evaluated()
-    assert set(figures["rows"]) == {"listed_chain", "all_pairs", "no_edges"}
+def test_without_a_checkpoint_the_command_copies_the_nearest_plan_of_the_training_file(folder):
+    """The plans are of a file by hand: it keeps none for tests and has no sidecar."""
+    (folder / "plans.json").write_text(json.dumps([example("tea").model_dump(mode="json")]))
+    (folder / "learned.json").write_text(json.dumps([example("pie").model_dump(mode="json")]))
+    _, figures = evaluated("--training_data", "learned.json")
+    assert set(figures["rows"]) == {"nearest_graph"}
     assert figures["differences"] == {}
     [plan] = figures["per_plan"]
-    assert (plan["task_id"], plan["source"], plan["chain"]) == ("tea", "s", True)
-    assert plan["scores"]["listed_chain"]["exact_graph"] == 1
-    assert figures["training_data"] is None
+    assert (plan["task_id"], plan["source"]) == ("tea", "s")
+    assert plan["scores"]["nearest_graph"]["exact_graph"] == 1
 
 
 @pytest.mark.parametrize(
@@ -116,16 +114,9 @@ def test_plans_for_tasks_that_a_planner_has_learned_are_left_out(folder, learned
     assert says in said
     if evaluated_ids:
         assert figures["held_out"]["evaluated"] == [plan["task_id"] for plan in figures["per_plan"]] == evaluated_ids
-        assert set(figures["differences"]) == set(figures["rows"]) - {"planner"}
 
 
 # Figures of plans decide what is called better: each has known answers, bounds, and an independent count beside it.
-
-
-def plan(words: str, edges: str, *, task: str = "do it", seconds: float | None = 60.0, source: str = "s") -> SourcePlan:
-    """`plan("a b c", "ab bc")`: steps a, b and c, each named after its words."""
-    steps = tuple(SourceStep(word, word, seconds) for word in words.split())
-    return SourcePlan(task, source, "MIT", task, steps, frozenset((e[0], e[1]) for e in edges.split()))
 
 
 def planned(words: str, edges: str) -> Workflow:
@@ -148,11 +139,6 @@ def letters(sentences):
 def random_dag(rng: random.Random, nodes: int) -> frozenset[tuple[int, int]]:
     order = rng.sample(range(nodes), nodes)
     return frozenset(pair for pair in itertools.combinations(order, 2) if rng.random() < 0.35)
-
-
-def test_critical_path_is_the_longest_sum_of_durations():
-    assert planned("a b c", "ac bc").critical_path({"a": 5.0, "b": 3.0, "c": 1.0}) == 6
-    assert planned("a b c", "").critical_path({"a": 5.0, "b": 3.0, "c": 1.0}) == 5
 
 
 def test_greedy_matching_takes_the_most_similar_pair_first_and_none_below_the_threshold():
@@ -204,79 +190,45 @@ def test_graph_score_agrees_with_trying_all_subsets():
         assert plan_metrics.graph_f1(made, wanted, match, nodes, nodes) == pytest.approx(largest / nodes)
 
 
-def test_the_right_plan_scores_one_throughout():
-    example = plan("a b c d", "ab ac bd cd").example(given=True)
-    score = score_plan(planned("a b c d", "ab ac bd cd"), example, letters)
-    assert [getattr(score, name) for name in METRICS[:-1]] == [1.0] * (len(METRICS) - 1)
-    assert score.critical_path_error == 0
+def test_the_right_plan_scores_one_throughout_and_none_scores_zero():
+    right = planned("a b c d", "ab ac bd cd")
+    assert set(asdict(score_plan(right, right, letters)).values()) == {1.0}
+    assert set(asdict(score_plan(None, right, letters)).values()) == {0.0}
 
 
 def test_a_wrong_plan_says_where_it_is_wrong():
-    example = plan("a b c d", "ab ac bd cd").example(given=True)
-    score = score_plan(planned("a b c d", "ab bc cd"), example, letters)
+    score = score_plan(planned("a b c d", "ab bc cd"), planned("a b c d", "ab ac bd cd"), letters)
     assert score.node_f1 == 1
     assert score.edge_f1 == pytest.approx(2 * 2 / (3 + 4))
-    assert score.closure_f1 == pytest.approx(2 * 5 / (6 + 5))
     assert score.exact_graph == 0
-    assert score.critical_path_error == pytest.approx((240 - 180) / 180)
 
 
-def test_no_plan_scores_zero_and_steps_in_other_words_are_found_by_meaning():
-    example = plan("apple bread", "").example(given=False)
-    nothing = score_plan(None, example, letters)
-    assert (nothing.node_f1, nothing.decoded_validity) == (0, 0)
-    score = score_plan(planned("bun axe", ""), example, letters)
-    assert (score.node_f1, score.node_f1_exact) == (1, 0)
-    assert math.isnan(score.critical_path_error)
+def test_steps_in_other_words_are_found_by_meaning():
+    assert score_plan(planned("bun axe", ""), planned("apple bread", ""), letters).node_f1 == 1
 
 
-class Given:
-    """Plans every given step after the one before."""
+class Chains:
+    """Plans the three steps of every task one after the other."""
 
     def plan_instructions(self, instructions):
-        return [Plan(workflow=None, raw_valid=False, error="cannot") for _ in instructions]
-
-    def plan_steps(self, instructions, steps):
-        plans = []
-        for text, spans in zip(instructions, steps, strict=True):
-            subtasks = [
-                Subtask(id=str(i), instruction=text[slice(*span)], depends_on=(str(i - 1),) if i else ())
-                for i, span in enumerate(spans)
-            ]
-            plans.append(Plan(workflow=Workflow(subtasks), raw_valid=True))
-        return plans
-
-
-def test_an_evaluation_has_the_floors_beside_the_planner_by_source_and_on_graphs_that_are_no_chains():
-    chain = plan("a b c", "ab bc", source="chains").example(given=True)
-    fork = plan("a b c", "ab ac", source="forks").example(given=True)
-    found = evaluate_plans(Given(), [chain, fork], letters)
-    rows = found.to_dict()
-    assert rows["planner"] == rows["listed_chain"]
-    assert rows["planner"]["chains"]["edge_f1"]["mean"] == 1
-    assert "edge_f1_non_chain" not in rows["planner"]["chains"]
-    assert rows["planner"]["forks"]["edge_f1_non_chain"]["mean"] == 0.5
-    assert rows["planner"]["macro"]["edge_f1"]["mean"] == 0.75
-    assert rows["all_pairs"]["chains"]["edge_f1"]["mean"] == pytest.approx(2 * 2 / 5)
+        return [Plan(workflow=planned("a b c", "ab bc"), raw_valid=True) for _ in instructions]
 
 
 def test_differences_are_paired_by_plan_and_come_from_the_scores_of_each():
     """Half of the plans are right and half are not: each mean is uncertain, but a constant difference is not."""
-    chains = [plan("a b c", "ab bc", task=f"{i}", source="s").example(given=True) for i in range(4)]
-    forks = [plan("a b c", "ab ac", task=f"{i}", source="t").example(given=True) for i in range(4)]
-    found = evaluate_plans(Given(), [*chains, *forks], letters)
-    same = found.differences()["listed_chain"]
-    assert {cell["edge_f1"]["mean"] for cell in same.values()} == {0.0}
-    assert same["macro"]["edge_f1"] == {"mean": 0, "low": 0, "high": 0, "n": 8}
-    above = found.differences()["no_edges"]
+
+    def examples(edges: str, source: str, count: int = 4) -> list[TrainingExample]:
+        workflow = planned("a b c", edges)
+        return [TrainingExample(instruction=f"a{i}", workflow=workflow, suite=source) for i in range(count)]
+
+    scored = [*examples("ab bc", "s"), *examples("ab ac", "t")]
+    found = evaluate_plans(Chains(), scored, letters, learned=examples("", "u", 1))
+    rows = found.to_dict()
+    assert rows["planner"]["s"]["edge_f1"]["mean"] == 1
+    assert rows["planner"]["t"]["edge_f1"]["mean"] == 0.5
+    assert rows["planner"]["macro"]["edge_f1"]["mean"] == 0.75
+    above = found.differences()["nearest_graph"]
     assert above["s"]["edge_f1"] == {"mean": 1, "low": 1, "high": 1, "n": 4}
-    assert above["macro"]["edge_f1"]["mean"] == pytest.approx((1 + 0.5) / 2)
-    assert "edge_f1_non_chain" not in above["s"]
-    per_plan = found.per_plan()
-    assert [row["task_id"] for row in per_plan] == [e.task_id for e in (*chains, *forks)]
-    assert [row["chain"] for row in per_plan] == [True] * 4 + [False] * 4
-    for row, cells in found.to_dict().items():
-        for source in ("s", "t"):
-            scores = [one["scores"][row]["edge_f1"] for one in per_plan if one["source"] == source]
-            assert cells[source]["edge_f1"]["mean"] == pytest.approx(np.mean(scores))
-    assert per_plan[0]["scores"]["planner"]["critical_path_error"] == 0
+    assert above["macro"]["edge_f1"] == {"mean": 0.75, "low": 0.75, "high": 0.75, "n": 8}
+    assert [row["source"] for row in found.per_plan()] == ["s"] * 4 + ["t"] * 4
+    assert [row["scores"]["planner"]["edge_f1"] for row in found.per_plan()] == [1] * 4 + [0.5] * 4

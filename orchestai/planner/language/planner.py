@@ -159,10 +159,6 @@ class LanguagePlanner(TokenPolicy):
                 plans[i] = self.read(instructions[i], prompts[i], completion, sampled=sample is not None)
         return [plans[i] for i in range(len(instructions))]
 
-    def plan_steps(self, instructions: Sequence[str], steps: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]:
-        """`plan_instructions`: the steps stand in the instructions, and are written out in the plan."""
-        return self.plan_instructions(instructions)
-
     def write_prompts(self, instructions: Sequence[str]) -> tuple[dict[int, torch.Tensor], dict[int, Plan]]:
         """Prompts by the instruction's number, and for those whose prompt is too long what comes of them."""
         prompts: dict[int, torch.Tensor] = {}

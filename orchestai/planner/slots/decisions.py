@@ -230,30 +230,6 @@ def likeliest_edges(edge_logits: Tensor, count_logits: Tensor, steps: Tensor) ->
     return (order.argsort(1) < count[:, None]) & pairs
 
 
-def best_expected_edges(edge_logits: Tensor, steps: Tensor) -> Tensor:
-    """The edges with the highest expected F1 score, if each is there by itself with its own probability.
-
-    They are the k most probable ones for some k. Their expected score is close to 2 sum_k(p) / (k + sum(p)); that of no
-    edge is the chance that there is none.
-
-    Args:
-        edge_logits: (rows, n, n), from row to column.
-        steps: (rows, n) bool; the steps that exist.
-
-    Returns:
-        (rows, n, n) bool; no step is its own parent. There may be cycles.
-    """
-    n = edge_logits.shape[1]
-    pairs = steps[:, :, None] & steps[:, None] & ~torch.eye(n, dtype=torch.bool, device=steps.device)
-    probability = (edge_logits.sigmoid() * pairs).flatten(1)
-    best, order = probability.sort(dim=1, descending=True)
-    size = torch.arange(1, n * n + 1, device=steps.device)
-    score = 2 * best.cumsum(1) / (size + best.sum(1, keepdim=True))
-    nothing = (1 - best).prod(1, keepdim=True)
-    count = torch.cat([nothing, score], 1).argmax(1)
-    return (order.argsort(1) < count[:, None]).view_as(pairs) & pairs
-
-
 def acyclicity(probabilities: Tensor, mask: Tensor) -> Tensor:
     """How far soft graphs are from being acyclic; 0 exactly where the graph has no cycle, positive elsewhere.
 

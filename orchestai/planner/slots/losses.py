@@ -25,7 +25,6 @@ class PlanTargets(TypedDict, total=False):
 
     Keys:
         lengths: (b,) number of steps; without it, the steps whose worker or type is given.
-        given: (b,) bool; whether the instruction lists the steps, so that stopping and pointing are not trained.
         spans: (b, n, 2) [start, end) character offsets of each step's words.
         task_types, model_selections: (b, n) indices.
         fallback: (b, n, F) indices of workers, then `NO_WORKER`.
@@ -33,7 +32,6 @@ class PlanTargets(TypedDict, total=False):
     """
 
     lengths: Tensor
-    given: Tensor
     spans: Tensor
     task_types: Tensor
     model_selections: Tensor
@@ -155,25 +153,6 @@ class PlannerOutputs(TypedDict, total=False):
     task_types: Tensor
     model_selections: Tensor
     fallback: Tensor
-
-
-class GivenEdges(TypedDict):
-    """What `EdgePredictor` gives for b instructions with n given steps.
-
-    Keys:
-        edge_logits: (b, n, n); workflow_graph: (b, n, n) probability that the column's step depends on the row's.
-    """
-
-    edge_logits: Tensor
-    workflow_graph: Tensor
-
-
-def given_edges_loss(outputs: GivenEdges, targets: PlanTargets, lambda_dag: float) -> dict[str, Tensor]:
-    """`supervised_loss` of plans whose steps are given: of their edges alone."""
-    steps = existing_steps(targets)
-    edge_loss = edge_cross_entropy(outputs["edge_logits"], targets["dependencies"], steps)
-    dag_loss = acyclicity(outputs["workflow_graph"], steps).mean()
-    return {"edge_loss": edge_loss, "dag_loss": dag_loss, "total_loss": edge_loss + lambda_dag * dag_loss}
 
 
 def supervised_loss(outputs: PlannerOutputs, targets: PlanTargets, lambda_dag: float) -> dict[str, Tensor]:

@@ -6,23 +6,22 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
-from orchestai.config import CACHE_DIR, PlannerConfig
+from orchestai.config import PlannerConfig
 from orchestai.errors import UserError
 from orchestai.lm.length_batches import length_batches
 from orchestai.planner.base import Plan
 from orchestai.planner.slots.decisions import STRUCTURE, Chooser, DecisionBatch, explored
 from orchestai.planner.slots.decoder import Structure, StructureDecoder, StructureLogits
 from orchestai.planner.slots.decoding_rules import by_the_rules, finish_plan, rank_by_cards, step_words
-from orchestai.planner.slots.edge_predictor import EdgePredictor, FoundSteps, plan_given
 from orchestai.planner.slots.layers import InstructionMemory, InstructionReader
 from orchestai.planner.slots.losses import PlannerOutputs, PlanTargets, given_decisions, supervised_loss
 from orchestai.planner.slots.scores import PlanConfidence, score, sureness
@@ -41,6 +40,48 @@ _KEPT = 10_000
 """Instructions whose steps are kept, some 2 kB each."""
 
 
+@dataclass(frozen=True, eq=False)
+class FoundSteps:
+    """The n steps of one instruction.
+
+    Attributes:
+        text: the instruction, without its features.
+        spans: (n, 2) first and last token of each step; edges: (n, n) bool; edge_logits: (n, n).
+        sureness: (features,) see `PlanConfidence`.
+    """
+
+    text: EncodedText
+    spans: Tensor
+    edges: Tensor
+    edge_logits: Tensor
+    sureness: Tensor
+
+    @classmethod
+    def split(
+        cls, texts: Sequence[EncodedText], structure: Structure, edge_logits: Tensor, sureness: Tensor
+    ) -> list[FoundSteps]:
+        """One per text, of (b, n, ...) tensors that are padded to the longest."""
+        found = []
+        for i, (text, n) in enumerate(zip(texts, structure.lengths.tolist(), strict=True)):
+            light = replace(text, features=text.features[:0].copy(), meanings=text.meanings[:0].copy())
+            kept = structure.spans[i, :n], structure.edges[i, :n, :n], edge_logits[i, :n, :n], sureness[i]
+            found.append(cls(light, *(tensor.cpu().clone() for tensor in kept)))
+        return found
+
+    @staticmethod
+    def collate(found: Sequence[FoundSteps], device: torch.device) -> tuple[Structure, Tensor]:
+        """The steps and edges, and the (b, n, n) edge logits, padded with zeros to the longest."""
+        lengths = torch.tensor([len(one.spans) for one in found], device=device)
+        longest = int(lengths.max())
+
+        def square(matrices: Sequence[Tensor]) -> Tensor:
+            return torch.stack([F.pad(m, (0, longest - len(m), 0, longest - len(m))) for m in matrices]).to(device)
+
+        spans = pad_sequence([one.spans for one in found], batch_first=True).to(device)
+        structure = Structure(lengths, spans, square([one.edges for one in found]))
+        return structure, square([one.edge_logits for one in found])
+
+
 class PlannerModel(nn.Module):
     """Turns instructions into workflows for the workers that `cards` describe.
 
@@ -49,20 +90,13 @@ class PlannerModel(nn.Module):
 
     Args:
         encoder: in place of the configured one.
-        cache_dir: where packaged models are converted to.
 
     Attributes:
         by_cards: whether workers are chosen by what their cards say, since nothing was learned of them.
         base: digest of the base planner that its weights began with; empty if they began from nothing.
     """
 
-    def __init__(
-        self,
-        config: PlannerConfig,
-        cards: Sequence[WorkerCard],
-        encoder: TextEncoder | None = None,
-        cache_dir: Path = CACHE_DIR,
-    ) -> None:
+    def __init__(self, config: PlannerConfig, cards: Sequence[WorkerCard], encoder: TextEncoder | None = None) -> None:
         super().__init__()
         self.config = config
         self.cards = tuple(cards)
@@ -78,9 +112,6 @@ class PlannerModel(nn.Module):
         self.base = ""
         self._found: dict[str, FoundSteps] = {}
         self.register_load_state_dict_post_hook(_forget_steps)
-        self.linker = None
-        if config.linker is not None:
-            self.linker = EdgePredictor(config.linker, self.encoder, config.max_subtasks, cache_dir)
 
     def forward(self, instructions: Sequence[str], targets: PlanTargets | None = None) -> PlannerOutputs:
         """Outputs along the plans in `targets`, or, without them, along the model's own plans of `max_subtasks` steps.
@@ -117,15 +148,6 @@ class PlannerModel(nn.Module):
             outputs["model_selections"] = selection.workers
             outputs["fallback"] = selection.fallbacks
         return outputs
-
-    @property
-    def edge_predictor(self) -> EdgePredictor:
-        """What joins steps that instructions list."""
-        if self.linker is None:
-            raise UserError(
-                "planner.linker: null, but steps are given; set planner.linker.language_model=smollm2-135m and train"
-            )
-        return self.linker
 
     def compute_supervised_loss(
         self, outputs: PlannerOutputs, targets: PlanTargets, lambda_dag: float
@@ -169,10 +191,6 @@ class PlannerModel(nn.Module):
             for oldest in list(self._found)[: max(0, len(self._found) - _KEPT)]:
                 self._found.pop(oldest, None)
         return [plans[i] for i in range(len(instructions))]
-
-    def plan_steps(self, instructions: Sequence[str], steps: Sequence[Sequence[tuple[int, int]]]) -> list[Plan]:
-        """See `plan_given`."""
-        return plan_given(self, instructions, steps)
 
     def score(
         self,

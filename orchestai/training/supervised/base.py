@@ -67,10 +67,10 @@ def base_examples(config: Config, data: Sequence[Path], seed: int) -> list[Train
         for task in suite.split(split)
         if task.reference is not None
     ]
-    instructions = _for_training(read_plans(READERS[NAME], [folder()], config, given=False)[0])
+    instructions = _for_training(read_plans(READERS[NAME], [folder()], config)[0])
     exchanged = exchange_phrases(instructions, _EXCHANGED, seed=seed)
     varied = augment(compositions, _VARIED, evidence=None, seed=seed)
-    further = _for_training(read_plans(READERS["orchestai"], data, config, given=False)[0])
+    further = _for_training(read_plans(READERS["orchestai"], data, config)[0])
     # without types, which are a pool's, as workers are
     nobody = {"task_type": "", "worker": "", "fallback": ()}
     return [

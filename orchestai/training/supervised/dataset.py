@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence, Set
-from random import Random
 from typing import TypeAlias, TypedDict
 
 import torch
@@ -34,7 +33,6 @@ class PlanDataset(Dataset[Item]):
         instructions: one per plan.
         plans: a step without a span has the place in the instruction where its words are found behind the step before
             it, or else first; one whose words are not in the instruction trains everything but its span.
-        given: whether the instruction lists the steps, so that finding them is not trained; False where not said.
         sources: where each instruction is from; one source where not said.
         max_fallbacks: further fallbacks are left out.
     """
@@ -43,18 +41,16 @@ class PlanDataset(Dataset[Item]):
         self,
         instructions: Sequence[str],
         plans: Sequence[IndexedPlan],
-        given: Sequence[bool] = (),
         sources: Sequence[str] = (),
         *,
         max_subtasks: int,
         max_fallbacks: int,
     ) -> None:
         self.instructions = tuple(instructions)
-        self.given = tuple(given) or (False,) * len(instructions)
         self.sources = tuple(sources) or ("",) * len(instructions)
         self._targets = [
-            _targets(instruction, plan, given, max_subtasks, max_fallbacks)
-            for instruction, plan, given in zip(self.instructions, plans, self.given, strict=True)
+            _targets(instruction, plan, max_subtasks, max_fallbacks)
+            for instruction, plan in zip(self.instructions, plans, strict=True)
         ]
 
     @classmethod
@@ -78,7 +74,6 @@ class PlanDataset(Dataset[Item]):
         return PlanDataset(
             [example.instruction for example in examples],
             plans,
-            [example.given for example in examples],
             [example.suite for example in examples],
             max_subtasks=config.max_subtasks,
             max_fallbacks=config.max_fallbacks,
@@ -163,14 +158,13 @@ def located(workflow: Workflow, instruction: str) -> Workflow:
     return Workflow([step.model_copy(update={"span": place}) for step, place in steps])
 
 
-def _targets(instruction: str, plan: IndexedPlan, given: bool, max_subtasks: int, max_fallbacks: int) -> PlanTargets:
+def _targets(instruction: str, plan: IndexedPlan, max_subtasks: int, max_fallbacks: int) -> PlanTargets:
     """One plan, padded."""
     n = len(plan.model_selections)
     if n > max_subtasks:
         raise ValueError(f"a plan of {n} subtasks, but max_subtasks is {max_subtasks}")
     targets = PlanTargets(
         lengths=torch.tensor(n),
-        given=torch.tensor(given),
         spans=torch.full((max_subtasks, 2), IGNORE),
         task_types=torch.full((max_subtasks,), IGNORE),
         model_selections=torch.full((max_subtasks,), IGNORE),
@@ -213,29 +207,3 @@ def _find(words: str, instruction: str, behind: int, taken: Set[Span]) -> Span |
     standing = [found.span() for found in re.finditer(rf"(?<!\w){literal}(?!\w)", instruction)]
     free = set(standing or (found.span() for found in re.finditer(literal, instruction))) - taken
     return min(free, key=lambda span: (span[0] < behind, span), default=None)
-
-
-def draw(sources: Sequence[str], temperature: float, seed: int, epoch: int) -> list[int]:
-    """As many rows as there are; a source of n examples gets a share in proportion to n ** (1 / temperature).
-
-    At a temperature of 1 each row is there once. Above it small sources are drawn more often than large ones, as in the
-    training of multilingual models (Arivazhagan et al. 2019, arXiv 1907.05019). How often the rows of one source are
-    drawn differs by one at most.
-
-    Args:
-        sources: of each row.
-    """
-    if temperature == 1:
-        return list(range(len(sources)))
-    rows: dict[str, list[int]] = {}
-    for row, source in enumerate(sources):
-        rows.setdefault(source, []).append(row)
-    weights = [len(of) ** (1 / temperature) for of in rows.values()]
-    random = Random(f"{seed} {epoch}")
-    drawn: list[int] = []
-    share = 0.0
-    for of, weight in zip(rows.values(), weights, strict=True):
-        share += weight / sum(weights)
-        count = round(share * len(sources)) - len(drawn)
-        drawn += of * (count // len(of)) + random.sample(of, count % len(of))
-    return drawn

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from orchestai.planner.base import Plan
 from orchestai.planner.plan_metrics import Closeness, F1Count, is_exact, match_words, same_workers
-from orchestai.planner.slots.decisions import best_expected_edges, likeliest_edges
+from orchestai.planner.slots.decisions import likeliest_edges
 from orchestai.planner.slots.decoding_rules import is_acyclic, repair
 from orchestai.planner.slots.losses import (
     IGNORE,
-    GivenEdges,
     PlannerOutputs,
     PlanTargets,
     choices,
@@ -75,21 +73,6 @@ def count_heads(outputs: PlannerOutputs, targets: PlanTargets, running: RunningM
     for graph, odds in zip(likely.cpu().numpy(), logits.cpu().numpy(), strict=True):
         running.add("raw_validity", float(is_acyclic(graph)))
         running.add("decoded_validity", float(is_acyclic(repair(graph, odds))))
-
-
-def count_links(outputs: GivenEdges, targets: PlanTargets, running: RunningMean, edges: EdgeCounts) -> None:
-    """The edges that are planned between given steps; a plan is exact if all are right."""
-    steps = existing_steps(targets)
-    n = steps.shape[1]
-    logits, wanted = outputs["edge_logits"].detach(), targets["dependencies"][:, :n, :n]
-    likely = best_expected_edges(logits, steps)
-    raw = likely.cpu().numpy()
-    made = np.stack([repair(graph, odds) for graph, odds in zip(raw, logits.cpu().numpy(), strict=True)])
-    edges.count(torch.from_numpy(made).to(wanted.device), wanted)
-    for graph, repaired, reference in zip(raw, made, wanted.cpu().numpy(), strict=True):
-        running.add("raw_validity", float(is_acyclic(graph)))
-        running.add("decoded_validity", float(is_acyclic(repaired)))
-        count_exact(_as_workflow(torch.from_numpy(repaired)), _as_workflow(torch.from_numpy(reference)), running)
 
 
 def count_exact(made: Workflow | None, wanted: Workflow, running: RunningMean) -> None:

@@ -101,10 +101,8 @@ class RunState:
 
     @property
     def seen(self) -> SeenTasks:
-        """What its planner has seen of tasks: what was asked and, where steps were given, these with it."""
-        return SeenTasks.of(
-            *((words for one in some for words in (one.asked, _words(one))) for some in (self.learned, self.held_out))
-        )
+        """What its planner has seen of tasks."""
+        return SeenTasks.of(*((one.asked for one in some) for some in (self.learned, self.held_out)))
 
 
 def run(setup: Setup, state: RunState) -> Summary:
@@ -219,8 +217,8 @@ def split_examples(
             f"{data}: {len(learned)} examples to learn from and {len(held_out)} to validate on; both are needed, so "
             "collect executions of more tasks"
         )
-    seen |= SeenTasks.of(map(_words, learned))
-    unseen = [example for example in held_out if not seen.has_learned(_words(example))]
+    seen |= SeenTasks.of([example.asked for example in learned])
+    unseen = [example for example in held_out if not seen.has_learned(example.asked)]
     if not unseen:
         raise UserError(
             f"{data}: nothing is left to validate on, as all {len(held_out)} examples held out are learned from, here "
@@ -235,11 +233,6 @@ def split_examples(
             len(held_out),
         )
     return learned, unseen
-
-
-def _words(example: TrainingExample) -> str:
-    """What makes an example the same as another: what is asked, and where steps are given these, too."""
-    return example.instruction if example.given else example.asked
 
 
 def identity_of(config: Config, data: Path) -> dict[str, Any]:

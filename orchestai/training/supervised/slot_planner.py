@@ -1,4 +1,4 @@
-"""Phase 1 of the slot planner: it learns to imitate plans; steps that are given have batches of their own.
+"""Phase 1 of the slot planner: it learns to imitate plans.
 
 A planner that begins with the base finds steps and edges as the base does, and learns its pool alone.
 """
@@ -26,24 +26,21 @@ from orchestai.planner.slots.losses import (
     IGNORE,
     NO_WORKER,
     OTHERS,
-    GivenEdges,
     PlannerOutputs,
     PlanTargets,
     check_words,
     cross_entropy,
-    given_edges_loss,
 )
 from orchestai.planner.slots.model import PlannerModel
 from orchestai.planner.slots.text_encoder import UnreadableTextError
 from orchestai.tasks.visible_examples import clean
 from orchestai.training.calibration import Judged, calibrate, judge_plans
 from orchestai.training.learner import FreedMemory, free_bytes, open_optimizer
-from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset, draw, located
+from orchestai.training.supervised.dataset import LengthGroupedBatches, PlanDataset, located
 from orchestai.training.supervised.metrics import (
     EdgeCounts,
     RunningMean,
     count_heads,
-    count_links,
     count_plans,
     reference_plans,
 )
@@ -83,7 +80,7 @@ def begin(setup: Setup) -> RunState:
 def _open(setup: Setup) -> PlannerModel:
     config = setup.config
     if setup.start is None:
-        new = PlannerModel(config.planner, worker_cards(config.workers), cache_dir=config.workers.models_dir)
+        new = PlannerModel(config.planner, worker_cards(config.workers))
         if config.planner.base != NOTHING:
             begin_with_base(new)
         return new
@@ -105,11 +102,8 @@ def _readable(setup: Setup, planner: PlannerModel) -> list[TrainingExample]:
     readable, reason = [], ""
     for example in examples:
         try:
-            if example.given:
-                planner.edge_predictor.read(example.instruction, example.spans)
-            else:
-                steps = located(example.imitated, example.instruction).subtasks
-                check_words([step.span for step in steps], planner.encoder.encode(example.instruction).offsets)
+            steps = located(example.imitated, example.instruction).subtasks
+            check_words([step.span for step in steps], planner.encoder.encode(example.instruction).offsets)
             readable.append(example)
         except UnreadableTextError as error:
             reason = f"{example.task_id or example.instruction[:40]!r}: {error}"
@@ -151,28 +145,19 @@ class Imitation(HeadsEpochs):
         self.planner = planner
         self.train = train
         self.validation = validation
-        self._kinds = [[i for i, given in enumerate(train.given) if given == kind] for kind in (False, True)]
         self._lengths = [len(planner.encoder.token_ids(instruction)) for instruction in train.instructions]
         self._learned = [parameter for parameter in planner.parameters() if parameter.requires_grad]
         self._freed = FreedMemory()
         optimizer = open_optimizer([{"params": self._learned, "lr": settings.learning_rate}], settings)
-        super().__init__(optimizer, settings, sum(-(-len(kind) // settings.batch_size) for kind in self._kinds))
+        super().__init__(optimizer, settings, -(-len(train) // settings.batch_size))
 
     def batches(self, epoch: int) -> Iterator[list[int]]:
-        """Each holds either steps that are given or steps that are to be found; the two kinds alternate evenly."""
-        found: list[tuple[float, list[int]]] = []
-        seed = self.settings.seed
-        for kind in self._kinds:
-            drawn = draw([self.train.sources[i] for i in kind], self.settings.source_temperature, seed, epoch)
-            lengths = [self._lengths[kind[i]] for i in drawn]
-            sampler = LengthGroupedBatches(lengths, self.settings.batch_size, seed=seed, epoch=epoch)
-            found += [((k + 0.5) / len(sampler), [kind[drawn[i]] for i in rows]) for k, rows in enumerate(sampler)]
-        yield from (rows for _, rows in sorted(found, key=lambda pair: pair[0]))
+        yield from LengthGroupedBatches(self._lengths, self.settings.batch_size, seed=self.settings.seed, epoch=epoch)
 
     def step(self, rows: list[int]) -> dict[str, float]:
         self.planner.train()
         instructions, targets = self._batch(self.train, rows)
-        _, losses = (self._link if targets["given"].any() else self._decode)(instructions, targets)
+        _, losses = self._decode(instructions, targets)
         values = self._descend(losses)
         self._freed.give_back()
         return values
@@ -187,30 +172,18 @@ class Imitation(HeadsEpochs):
         running, edges = RunningMean(), EdgeCounts()
         judged: list[Judged] = []
         self.planner.eval()
-        lengths: tuple[dict[int, int], dict[int, int]] = ({}, {})
-        for row, instruction in enumerate(self.validation.instructions):
-            lengths[self.validation.given[row]][row] = len(instruction)
-        for rows in (rows for kind in lengths for rows in length_batches(kind, self.settings.batch_size)):
+        lengths = {row: len(instruction) for row, instruction in enumerate(self.validation.instructions)}
+        for rows in length_batches(lengths, self.settings.batch_size):
             instructions, targets = self._batch(self.validation, rows)
-            if targets["given"].any():
-                linked, losses = self._link(instructions, targets)
-                count_links(linked, targets, running, edges)
-            else:
-                outputs, losses = self._decode(instructions, targets)
-                count_heads(outputs, targets, running, edges)
-                made = self.planner.plan_instructions(instructions)
-                count_plans(made, outputs, targets, running)
-                judged += judge_plans(self.planner, instructions, made, reference_plans(targets))
+            outputs, losses = self._decode(instructions, targets)
+            count_heads(outputs, targets, running, edges)
+            made = self.planner.plan_instructions(instructions)
+            count_plans(made, outputs, targets, running)
+            judged += judge_plans(self.planner, instructions, made, reference_plans(targets))
             for name, value in losses.items():
                 running.add(short("val", name), value.item(), len(rows))
-        if not all(self.train.given):
-            pairs = zip(self.validation.sources, self.validation.given, strict=True)
-            calibrate(self.planner, judged, [source for source, given in pairs if not given])
+        calibrate(self.planner, judged, self.validation.sources)
         return {**running.means(), **edges.metrics()}
-
-    def _link(self, instructions: list[str], targets: PlanTargets) -> tuple[GivenEdges, dict[str, Tensor]]:
-        outputs: GivenEdges = self.planner.edge_predictor(instructions, targets)
-        return outputs, given_edges_loss(outputs, targets, self.settings.lambda_dag)
 
     def _decode(self, instructions: list[str], targets: PlanTargets) -> tuple[PlannerOutputs, dict[str, Tensor]]:
         outputs = self.planner(instructions, targets)

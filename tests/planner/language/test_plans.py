@@ -15,10 +15,10 @@ BARE = {"assign": False, "quote": "own", "max_new_tokens": 96}
 STEPS = ("boil water", "take a cup", "pour")
 
 
-def example(edges: str, *, given: bool = False, task: str = "make tea"):
+def example(edges: str, *, task: str = "make tea"):
     steps = tuple(SourceStep(str(i), words) for i, words in enumerate(STEPS))
     pairs = frozenset((edge[0], edge[1]) for edge in edges.split())
-    return SourcePlan(f"{task} {edges}", "toy", "CC0", task, steps, pairs).example(given=given)
+    return SourcePlan(f"{task} {edges}", "toy", "CC0", task, steps, pairs).example()
 
 
 def planner(settings):

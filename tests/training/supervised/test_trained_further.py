@@ -9,7 +9,7 @@ import torch
 
 from orchestai.config import TasksConfig
 from orchestai.data.prepare import fit_estimate
-from orchestai.data.training_file import TrainingExample, save_training_data
+from orchestai.data.training_file import save_training_data
 from orchestai.errors import UserError
 from orchestai.execution.reward import Reference
 from orchestai.planner.checkpoint import (
@@ -22,20 +22,11 @@ from orchestai.planner.checkpoint import (
 )
 from orchestai.planner.files import estimate_path
 from orchestai.tasks.splits import SeenTasks
-from orchestai.training.supervised.run import SEEN_BEFORE, RunState, split_examples
+from orchestai.training.supervised.run import SEEN_BEFORE, split_examples
 from orchestai.training.supervised.slot_planner import Imitation
 from orchestai.training.supervised.train import train
-from orchestai.workflow import Subtask, Workflow
 from support.serving.logged_pool import logs, settings
 from support.training.phase1 import STEPS, config, example, examples, interrupted_after, metrics
-
-
-def given_steps(task: str, *steps: str, split: str = "train") -> TrainingExample:
-    subtasks = [Subtask(id=str(i), instruction=step, span=(i, i + 1)) for i, step in enumerate(steps)]
-    instruction = "\n".join([task, *steps])
-    return TrainingExample(
-        instruction=instruction, task=task, given=True, workflow=Workflow(subtasks), task_id=instruction, split=split
-    )
 
 
 def test_a_planner_is_trained_further_and_remembers_what_it_has_seen(data, tmp_path):
@@ -89,16 +80,6 @@ def test_nothing_is_held_out_that_was_learned(data, tmp_path, caplog):
     assert "left out 1 of 2 examples held out, which are learned from" in caplog.text
     with pytest.raises(UserError, match="all 1 examples"):
         split_examples([example("sort the list"), known], TasksConfig(), Path("x"))
-
-
-def test_given_steps_are_known_with_their_task_and_without_them_they_are_others():
-    learned, other = given_steps("Bake a cake", "mix", "bake"), given_steps("Make tea", "boil", "pour")
-    seen = RunState(None, None, None, [learned], [other]).seen
-    new, again = given_steps("Wash up", "fill", "scrub"), learned.model_copy(update={"split": "validation"})
-    with pytest.raises(UserError, match="nothing is left to validate on"):
-        split_examples([new, again], TasksConfig(), Path("x"), seen)
-    otherwise = given_steps("Bake a cake", "shop", "bake", split="validation")
-    assert split_examples([new, otherwise], TasksConfig(), Path("x"), seen) == ([new], [otherwise])
 
 
 def test_what_was_measured_of_workers_outlasts_a_training_on_data_without_it(tmp_path):

