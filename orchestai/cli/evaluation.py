@@ -244,8 +244,7 @@ def evaluate_table(
 ) -> None:
     """Compare routers on an outcome table: AIQ, APGR and more, with intervals, on queries that nothing learned from."""
     from orchestai.evaluation.tables.answers import evaluate_answers, see_answers
-    from orchestai.evaluation.tables.baselines import BASELINES
-    from orchestai.evaluation.tables.estimates import OURS, estimate
+    from orchestai.evaluation.tables.estimates import BASELINES, OURS, estimate
     from orchestai.evaluation.tables.evaluate import evaluate_table as run_evaluation
     from orchestai.evaluation.tables.evaluate import to_dict, to_table
     from orchestai.planner.slots.text_encoder import query_features

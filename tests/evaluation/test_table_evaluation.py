@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 from orchestai.cli import app
 from orchestai.data.outcome_table import OutcomeTable, TableOutcome, table_of
 from orchestai.errors import UserError
-from orchestai.evaluation.tables.baselines import BASELINES
-from orchestai.evaluation.tables.estimates import Fold, TableEstimates, estimate
+from orchestai.evaluation.tables.estimates import BASELINES, Fold, TableEstimates, estimate
 from orchestai.evaluation.tables.evaluate import (
     calibration_errors,
     cost_errors,

@@ -29,8 +29,7 @@ from orchestai.estimate.calibration import expected_calibration_error
 from orchestai.estimate.comparators import COMPARATORS, find_comparator
 from orchestai.estimate.success import group_folds
 from orchestai.evaluation.statistics import Interval
-from orchestai.evaluation.tables.baselines import BASELINES
-from orchestai.evaluation.tables.estimates import OURS, Features, Fold
+from orchestai.evaluation.tables.estimates import BASELINES, OURS, Features, Fold
 from orchestai.evaluation.tables.evaluate import TableSplit, refuse_taken_names, sweep, usable
 
 FIXED_ROWS: Final = ("best_single", "single_within_budget", "until_two_agree", "best_fixed_rule", "static_mix", "knn")

@@ -1,4 +1,4 @@
-"""What an estimator of outcomes sees and gives, and the row `ours`: the estimate of `orchestai.estimate`."""
+"""What an estimator of outcomes sees and gives: the row `ours`, by `orchestai.estimate`, and those to beat."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from orchestai.data.near_duplicates import shared_lines, without_lines
 from orchestai.data.outcome_table import OutcomeTable, Rows, Values, nan_mean
@@ -103,3 +106,56 @@ def worker_means(values: Values) -> Values:
     """(workers,) means of the measured cells; of a worker without any, that of all workers."""
     own = nan_mean(values)
     return np.where(np.isnan(own), nan_mean(values.reshape(-1, 1))[0], own)
+
+
+def nearest_neighbors(fold: Fold) -> Values:
+    """(queries, workers) means over the 100 training queries of the highest cosine similarity, or all if fewer.
+
+    A training query is its own neighbor: its estimate is not for testing. A worker that none of the neighbors measured
+    gets its mean over all.
+    """
+    learned = fold.table.score[fold.train]
+    count = min(100, len(fold.train))
+    overall = worker_means(learned)
+    means = np.empty_like(fold.table.score)
+    for row, similarity in enumerate(fold.features @ fold.features[fold.train].T):
+        nearest = np.argpartition(-similarity, count - 1)[:count]
+        means[row] = nan_mean(learned[nearest])
+    return np.where(np.isnan(means), overall, means)
+
+
+def logistic_regression(fold: Fold) -> Values:
+    """(queries, workers) probabilities; an L2 penalty of half the squared weights, as scikit-learn's default has it."""
+    features = torch.from_numpy(fold.features).float()
+    inputs, score = features[fold.train], torch.from_numpy(fold.table.score[fold.train]).float()
+    known, targets = ~score.isnan(), score.nan_to_num(0.0)
+    model = nn.Linear(features.shape[1], targets.shape[1])
+    nn.init.zeros_(model.weight)
+    nn.init.zeros_(model.bias)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=100, line_search_fn="strong_wolfe")
+
+    def loss() -> float:
+        optimizer.zero_grad()
+        wrong = binary_cross_entropy_with_logits(model(inputs), targets, reduction="none")
+        total = (wrong * known).sum() + model.weight.square().sum() / 2
+        total.backward()
+        return total.item()
+
+    optimizer.step(loss)
+    with torch.no_grad():
+        return model(features).sigmoid().double().numpy()
+
+
+def _with_task_costs(score: Callable[[Fold], Values]) -> Estimator:
+    """The estimator of these scores, and of each worker's mean cost on training queries of the same type."""
+    return lambda fold: TableEstimates(score(fold), means_by_task(fold, fold.table.cost_usd))
+
+
+TASK_PRIOR = "task_prior"
+BASELINES: dict[str, Estimator] = {
+    TASK_PRIOR: _with_task_costs(lambda fold: means_by_task(fold, fold.table.score)),
+    "knn": _with_task_costs(nearest_neighbors),
+    "logistic_regression": _with_task_costs(logistic_regression),
+    "oracle": lambda fold: TableEstimates(fold.table.score, fold.table.cost_usd),
+}
+"""The oracle knows what each worker scored and cost, test queries included."""

@@ -17,8 +17,7 @@ from orchestai.data.outcome_table import OutcomeTable, Rows, Values, nan_mean
 from orchestai.errors import UserError
 from orchestai.estimate.calibration import BINS, reliability
 from orchestai.evaluation.statistics import Interval
-from orchestai.evaluation.tables.baselines import TASK_PRIOR
-from orchestai.evaluation.tables.estimates import Estimator, Features, Fold, TableEstimates, worker_means
+from orchestai.evaluation.tables.estimates import TASK_PRIOR, Estimator, Features, Fold, TableEstimates, worker_means
 from orchestai.evaluation.tables.routing_metrics import (
     aiq,
     apgr,
