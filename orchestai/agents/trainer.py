@@ -199,8 +199,11 @@ class AgentTrainer:
             gamma=config.agents.gamma,
         )
         console.print(worked_example(credit, choose_recipe(phase2), phase2, roles))
+        # what decides the course of a run, beside the settings of phase 2 and the tasks
+        sections = config.model_dump(mode="json", include={"agents", "model", "workers"})
+        sections["agents"]["workflow_args"] = {name: _named(value) for name, value in self.workflow_args.items()}
         same = {
-            **identity(self._deciding(), phase2, tasks, eval_tasks),
+            **identity(sections, phase2, tasks, eval_tasks),
             "checkpoint": None if self.checkpoint is None else fingerprint_of(self.checkpoint),
         }
         async with (
@@ -236,12 +239,6 @@ class AgentTrainer:
             return _divided(self._train, self.config.tasks, seen)
         tasks, eval_tasks = split_tasks(self.config.tasks, seen)
         return tasks, list(self._val or eval_tasks)
-
-    def _deciding(self) -> dict[str, Any]:
-        """What decides the course of a run, beside the settings of phase 2 and the tasks."""
-        sections = self.config.model_dump(mode="json", include={"agents", "model", "workers"})
-        sections["agents"]["workflow_args"] = {name: _named(value) for name, value in self.workflow_args.items()}
-        return sections
 
 
 def _divided(tasks: Sequence[Task], settings: TasksConfig, seen: SeenTasks) -> tuple[list[Task], list[Task]]:

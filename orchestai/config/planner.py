@@ -52,10 +52,9 @@ class LanguageConfig(TrainedModelConfig):
     1 alone, and must be trained again for another pool."""
     assign: bool = True
     """Plans name types and workers. Without, they are steps and edges, as in plans that others wrote."""
-    quote: Literal["whole", "begun", "numbered", "own"] = "whole"
-    """How plans name a step's words in the instruction: `whole`, copied; `begun`, the first few (`reverse it ...`);
-    `numbered`, `[3]`, as the prompt numbers parts; `own`, in the planner's words. All are read; each is shorter than
-    the one before, and easier for small models."""
+    quote: Literal["whole", "numbered", "own"] = "whole"
+    """How plans name a step's words in the instruction: `whole`, copied; `numbered`, `[3]`, as the prompt numbers
+    parts, which is shorter and easier for small models; `own`, in the planner's words. All are read."""
     few_shot: int | Path = 0
     """Worked examples in the prompt: how many of the built-in ones, or a JSON file, a list of {"instruction": ...,
     "subtasks": [...]} for this pool. Subtasks without a worker get those of the pool in turn."""

@@ -168,8 +168,6 @@ class PlansConfig(Section):
     """`plan`: every decision is credited with the plan's reward. `step`: with what its own step earned, and with the
     plan's success only where no other step failed its check; for GRPO (`dr_grpo`) that explores workers and fallbacks
     alone, with the `dataflow` assembler, where no step's answer depends on another's."""
-    max_invalid_share: float | None = Field(None, ge=0, le=1)
-    """Training stops where a larger share of the sampled plans stays invalid for ten updates; null never stops it."""
 
 
 class Phase2Config(RlConfig, PlansConfig, RewardWeights):

@@ -104,6 +104,9 @@ def _from_subtasks(record: ExecutionRecord, config: Config) -> Workflow:
             listed = listed[listed.index(logged.answered_by) :]
         listed = listed[: 1 + config.planner.max_fallbacks]
         worker, *fallback = (_worker(name, config) for name in listed)
+        words, span = logged.instruction, logged.span  # else the one place where the instruction has its words
+        if span is None and words and record.instruction.count(words) == 1:
+            span = (start := record.instruction.index(words)), start + len(words)
         subtask = Subtask(
             id=logged.id,
             instruction=logged.instruction,
@@ -111,7 +114,7 @@ def _from_subtasks(record: ExecutionRecord, config: Config) -> Workflow:
             worker=worker,
             depends_on=logged.depends_on,
             fallback=tuple(fallback),
-            span=_span(logged, record.instruction),
+            span=span,
         )
         subtasks.append(subtask)
     return Workflow(subtasks)
@@ -157,16 +160,6 @@ def _task_type(name: str | int, config: Config) -> str:
     if name not in ("", *known):
         raise TargetsError(f"task type {name!r} is not in planner.task_types")
     return str(name)
-
-
-def _span(subtask: SubtaskRecord, instruction: str) -> tuple[int, int] | None:
-    """The subtask's own span, else the one place where the instruction has its words."""
-    if subtask.span is not None:
-        return subtask.span
-    if subtask.instruction and instruction.count(subtask.instruction) == 1:
-        start = instruction.index(subtask.instruction)
-        return start, start + len(subtask.instruction)
-    return None
 
 
 Candidate: TypeAlias = tuple[ExecutionRecord, TrainingExample]

@@ -48,19 +48,15 @@ def compare_calls(query: str, reply: str) -> Answer:
     if not calls:
         return Answer(NONE, NONE)
     key = frozenset(Counter((_name(name), _plain(arguments)) for name, arguments in calls).items())
-    functions = {_name(one["name"]): one.get("parameters", {}) for one in _functions(query)}
+    try:  # the functions that the query lists behind its words
+        listed = json.loads(query[query.rfind("\n[") + 1 :])
+    except ValueError:
+        listed = []
+    described = [one for one in listed if isinstance(one, dict) and "name" in one]
+    functions = {_name(one["name"]): one.get("parameters", {}) for one in described}
     if functions and not all(_fits(arguments, functions.get(_name(name))) for name, arguments in calls):
         return Answer(key, REFUSED)
     return Answer(key, "a call" if len(calls) == 1 else "calls")
-
-
-def _functions(query: str) -> list[dict[str, Any]]:
-    start = query.rfind("\n[")
-    try:
-        found = json.loads(query[start + 1 :])
-    except ValueError:
-        return []
-    return [one for one in found if isinstance(one, dict) and "name" in one]
 
 
 def _calls(reply: str) -> list[_Call]:
@@ -80,7 +76,14 @@ def _calls(reply: str) -> list[_Call]:
         texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
         if texts and len(texts) == len(nodes):
             return [call for text in texts for call in _calls(text)]
-        return [_python_call(node) for node in nodes]
+        calls: list[_Call] = []
+        for node in nodes:
+            if not isinstance(node, ast.Call):
+                return []
+            arguments = [(str(place), value) for place, value in enumerate(node.args)]
+            arguments += [(str(keyword.arg), keyword.value) for keyword in node.keywords]
+            calls.append((ast.unparse(node.func), {name: _literal(value) for name, value in arguments}))
+        return calls
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         return []
 
@@ -94,14 +97,6 @@ def _json_calls(found: Any) -> list[_Call]:
         pairs = [(one["name"], one["arguments"])] if {"name", "arguments"} <= one.keys() else one.items()
         calls += [(str(name), json.loads(own) if isinstance(own, str) else dict(own)) for name, own in pairs]
     return calls
-
-
-def _python_call(node: ast.expr) -> _Call:
-    if not isinstance(node, ast.Call):
-        raise ValueError("no call")
-    arguments = [(str(place), value) for place, value in enumerate(node.args)]
-    arguments += [(str(keyword.arg), keyword.value) for keyword in node.keywords]
-    return ast.unparse(node.func), {name: _literal(value) for name, value in arguments}
 
 
 def _literal(node: ast.expr) -> Any:

@@ -90,7 +90,16 @@ def plan_options(steps: Sequence[StepEstimate], allowed: Sequence[int], longest:
     whole: PlanOptions | None = None
     for step in steps:
         options = _step_options(step, tuple(allowed), longest)
-        whole = options if whole is None else _combined(whole, options)
+        if whole is None:
+            whole = options
+            continue
+        price = (whole.price[:, None] + options.price).ravel()
+        success = (whole.success[:, None] * options.success).ravel()
+        kept = _unbeaten(price, success, _APART)
+        first, second = np.divmod(kept, len(options.price))
+        pairs = zip(first.tolist(), second.tolist(), strict=True)
+        workers = tuple(whole.workers[i] + options.workers[j] for i, j in pairs)
+        whole = PlanOptions(price[kept], success[kept], whole.spending[first] + options.spending[second], workers)
     assert whole is not None
     return whole
 
@@ -115,15 +124,6 @@ def _step_options(step: StepEstimate, allowed: tuple[int, ...], longest: int) ->
     price = spent[:, 0]
     kept = _unbeaten(price, success, 0.0)
     return PlanOptions(price[kept], success[kept], spent[kept], tuple((names[one],) for one in kept.tolist()))
-
-
-def _combined(one: PlanOptions, other: PlanOptions) -> PlanOptions:
-    price = (one.price[:, None] + other.price).ravel()
-    success = (one.success[:, None] * other.success).ravel()
-    kept = _unbeaten(price, success, _APART)
-    first, second = np.divmod(kept, len(other.price))
-    workers = tuple(one.workers[i] + other.workers[j] for i, j in zip(first.tolist(), second.tolist(), strict=True))
-    return PlanOptions(price[kept], success[kept], one.spending[first] + other.spending[second], workers)
 
 
 def _unbeaten(price: Values, success: Values, apart: float) -> Rows:

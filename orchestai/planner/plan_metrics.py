@@ -74,12 +74,6 @@ def shared_edges(planned: Edges, wanted: Edges, match: Match) -> int:
     return sum((match.get(a, -1), match.get(b, -1)) in wanted for a, b in planned)
 
 
-def closure(edges: Edges) -> set[tuple[int, int]]:
-    """All pairs that a path joins: what comes before what."""
-    graph: nx.DiGraph = nx.DiGraph(list(edges))
-    return {(a, b) for a in graph for b in nx.descendants(graph, a)}
-
-
 def chain_f1(order: list[int], wanted: Edges, match: Match, nodes: int) -> float:
     """WorFEval's chain score (Qiao et al. 2025, arXiv 2410.07869, section 2.4).
 
@@ -94,7 +88,8 @@ def chain_f1(order: list[int], wanted: Edges, match: Match, nodes: int) -> float
         nodes: of the reference.
     """
     matched = [match[node] for node in order if node in match]
-    must = closure(wanted)
+    paths: nx.DiGraph = nx.DiGraph(list(wanted))
+    must = {(a, b) for a in paths for b in nx.descendants(paths, a)}
     graph: nx.Graph = nx.Graph()
     earlier = [("first", i) for i in range(len(matched))]
     graph.add_nodes_from(earlier)

@@ -241,8 +241,6 @@ def charts(phase: str, rows: Rows, settings: Mapping[str, Any]) -> list[dict[str
     """
     known, along = (_PHASE1, "epoch") if phase == "phase1" else (_PHASE2, "update")
     guards: dict[str, list[dict[str, Any]]] = {}  # where training stops, by chart
-    if phase == "phase2" and is_number(invalid := settings.get("max_invalid_share")):
-        guards["Plans that could be executed"] = [{"value": 1 - invalid, "label": "stops below, ten updates in a row"}]
     if phase == "phase2" and is_number(flat := settings.get("flat_patience")):
         label = f"stops at 100 %, {flat} updates in a row"
         guards["Groups without a difference"] = [{"value": 1.0, "label": label}]

@@ -1,12 +1,10 @@
 """Plans as text: compact JSON, written for a model to learn from, and read back from whatever a model writes.
 
     {"subtasks":[{"id":1,"instruction":"reverse it (`'ab'` -> `'ba'`)","task_type":"string","worker":"search",
-    "fallback":[],"depends_on":[]},{"id":2,"instruction":"count its letters ...", ...
+    "fallback":[],"depends_on":[]},{"id":2,"instruction":"count its letters", ...
 
-A step's words stand in the task's instruction: copied whole; or begun and ended with three dots, which stands for all
-words up to the end of their clause; or named by the number, `[2]`, of the part that they begin with, as `with_numbers`
-shows it. Words that are not in the instruction are the plan's own. The space before the dots lets tokens that carry the
-space after a word be copied as they are."""
+A step's words stand in the task's instruction: copied whole; or named by the number, `[2]`, of the part that they begin
+with, as `with_numbers` shows it. Words that are not in the instruction are the plan's own."""
 
 from __future__ import annotations
 
@@ -28,11 +26,8 @@ from orchestai.workers.base import WorkerCard
 from orchestai.workflow import Subtask, Workflow, WorkflowError
 
 Field: TypeAlias = Literal["task_type", "worker", "fallback", "depends_on"]
-Quote: TypeAlias = Literal["whole", "begun", "numbered", "own"]
+Quote: TypeAlias = Literal["whole", "numbered", "own"]
 
-_DOTS = "..."
-_FEWEST_WORDS = 3
-"""With which a quotation begins."""
 _FIELDS = frozenset(Subtask.model_fields) - {"span"}
 _ASSIGNMENT = frozenset({"task_type", "worker", "fallback"})
 _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=lambda pairs: _object(pairs))
@@ -107,9 +102,8 @@ def write_plan(workflow: Workflow, instruction: str, quote: Quote) -> PlanText:
     position = 0
     for i, subtask in enumerate(workflow.subtasks):
         words = subtask.instruction
-        if subtask.span is not None and quote in ("begun", "numbered"):
-            shorten = _begin if quote == "begun" else _name
-            words = shorten(instruction, subtask.span, words, position)
+        if subtask.span is not None and quote == "numbered":
+            words = _name(instruction, subtask.span, words, position)
         position = subtask.span[1] if subtask.span is not None else position
         text += f'{"," if i else ""}{{"id":{i + 1},"instruction":{_json(words)}'
         if subtask.worker:
@@ -196,16 +190,6 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _begin(instruction: str, span: tuple[int, int], words: str, position: int) -> str:
-    """The fewest first words that lead back to the span; all of them where none do."""
-    ends = [match.end() for match in re.finditer(r"\S+", words)]
-    for end in ends[_FEWEST_WORDS - 1 : -1]:
-        begun = f"{words[:end]} {_DOTS}"
-        if _find(begun, instruction, position) == (span, words):
-            return begun
-    return words
-
-
 def _name(instruction: str, span: tuple[int, int], words: str, position: int) -> str:
     """The number of the part that the span begins with; all words where that does not lead back to it."""
     beginnings = [start for start, _ in _parts(instruction)]
@@ -240,18 +224,9 @@ def _find(words: str, instruction: str, position: int) -> tuple[tuple[int, int],
         start = parts[int(number[1]) - 1][0]
         end = _clause_end(instruction, start)
         return (start, end), clean(instruction[start:end])
-    if (start := _index(words, instruction, position)) >= 0:
-        return (start, start + len(words)), words
-    begun = words.removesuffix(_DOTS).rstrip()
-    if words.endswith(_DOTS) and begun and (start := _index(begun, instruction, position)) >= 0:
-        end = _clause_end(instruction, start)
-        return (start, end), clean(instruction[start:end])
-    return None
-
-
-def _index(words: str, instruction: str, position: int) -> int:
     after = instruction.find(words, position)
-    return after if after >= 0 else instruction.find(words)
+    start = after if after >= 0 else instruction.find(words)
+    return ((start, start + len(words)), words) if start >= 0 else None
 
 
 def _clause_end(instruction: str, start: int) -> int:

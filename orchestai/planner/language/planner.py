@@ -24,7 +24,6 @@ from orchestai.workflow import WorkflowError
 _WORDS = {
     "whole": "its words, copied from the text",
     "numbered": "the number that follows its first words in the text, such as [2]",
-    "begun": "its first words, copied from the text and followed by ...",
     "own": "what its worker is to do, in your own words",
 }
 _UNASSIGNED = _WORDS | {"own": "what is to be done, in your own words"}

@@ -320,17 +320,14 @@ class StructureDecoder(nn.Module):
                 edges.
         """
         held = self.project(memory).repeated(beams)
-        found = self.begin_search(len(memory.mask), beams)
+        rows = len(memory.mask)
+        latest, before = self._begin(rows * beams)
+        found = Search(Beams.begin(rows, beams, self.layout.max_subtasks, latest), latest, tuple(before))
         for _ in range(self.layout.max_subtasks):
             found = self.continue_search(held, found)
             if found.beams.settled.all():
                 break
         return self.end_search(held, found.beams.trimmed())
-
-    def begin_search(self, rows: int, beams: int) -> Search:
-        """Before any step is found."""
-        latest, before = self._begin(rows * beams)
-        return Search(Beams.begin(rows, beams, self.layout.max_subtasks, latest), latest, tuple(before))
 
     def continue_search(self, held: DecoderMemory, search: Search) -> Search:
         """Find one step more, or that there is none.

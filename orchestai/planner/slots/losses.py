@@ -168,22 +168,20 @@ def supervised_loss(outputs: PlannerOutputs, targets: PlanTargets, lambda_dag: f
         for name, (logits, target) in choices(outputs, targets).items()
     }
     if "lengths" in targets:
-        losses["stop_loss"] = stop_cross_entropy(outputs["go_on"], targets["lengths"])
+        logits, wanted = stops(outputs["go_on"], targets["lengths"])
+        # no plan has two steps: nothing to decide
+        losses["stop_loss"] = (
+            F.binary_cross_entropy_with_logits(logits, wanted) if len(wanted) else outputs["go_on"].sum() * 0
+        )
     if "lengths" in targets and "spans" in targets:
         losses["boundary_loss"] = boundary_cross_entropy(outputs, targets["spans"][:, :n], steps)
     if "dependencies" in targets:
-        losses["edge_loss"] = edge_cross_entropy(outputs["edge_logits"], targets["dependencies"], steps)
+        pairs, drawn = steps[:, :, None] & steps[:, None], targets["dependencies"][:, :n, :n].float()
+        wrong = F.binary_cross_entropy_with_logits(outputs["edge_logits"][:, :n, :n], drawn, reduction="none")
+        losses["edge_loss"] = (wrong * pairs).sum() / steps.sum()
     ce_loss = torch.stack(list(losses.values())).sum()
     dag_loss = acyclicity(outputs["workflow_graph"][:, :n, :n], steps).mean()
     return losses | {"ce_loss": ce_loss, "dag_loss": dag_loss, "total_loss": ce_loss + lambda_dag * dag_loss}
-
-
-def edge_cross_entropy(logits: Tensor, dependencies: Tensor, steps: Tensor) -> Tensor:
-    """Mean over steps of the sum over their possible parents, themselves included."""
-    n = steps.shape[1]
-    pairs = steps[:, :, None] & steps[:, None]
-    wrong = F.binary_cross_entropy_with_logits(logits[:, :n, :n], dependencies[:, :n, :n].float(), reduction="none")
-    return (wrong * pairs).sum() / steps.sum()
 
 
 def boundary_cross_entropy(outputs: PlannerOutputs, spans: Tensor, steps: Tensor) -> Tensor:
@@ -223,12 +221,6 @@ def choices(outputs: PlannerOutputs, targets: PlanTargets) -> dict[str, tuple[Te
         none = outputs["fallback"].shape[-1] - 1
         found["fallback_loss"] = outputs["fallback"][:, :n], wanted.masked_fill(wanted == NO_WORKER, none)
     return found
-
-
-def stop_cross_entropy(go_on: Tensor, lengths: Tensor) -> Tensor:
-    """Mean over all decisions to go on or stop; 0 where there is none, as plans have at most one step."""
-    logits, wanted = stops(go_on, lengths)
-    return F.binary_cross_entropy_with_logits(logits, wanted) if len(wanted) else go_on.sum() * 0
 
 
 def stops(go_on: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -137,10 +137,6 @@ class Batch:
         some = replace(self, tasks=tuple(self.tasks[i] for i in rows), decisions=tuple(self.decisions[i] for i in rows))
         return some._each(lambda tensor: tensor[index])
 
-    def without_loss(self) -> Batch:
-        """The same rows with no slot in the loss."""
-        return replace(self, mask=torch.zeros_like(self.mask))
-
     def to(self, device: torch.device) -> Batch:
         return self._each(lambda tensor: tensor.to(device))
 

@@ -48,7 +48,6 @@ class Position:
         best_success: its mean success; None where attempts have no such figure.
         best_update: after which it was.
         flat_updates: last updates in a row in which nothing could be learned.
-        invalid_updates: likewise, in which too many plans were invalid.
         ratio_warned: whether it was said that what draws and what learns compute differently.
     """
 
@@ -64,7 +63,6 @@ class Position:
     best_success: float | None = None
     best_update: int = 0
     flat_updates: int = 0
-    invalid_updates: int = 0
     ratio_warned: bool = False
 
     def done(self, config: OptimizationConfig) -> int:

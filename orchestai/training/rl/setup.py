@@ -232,7 +232,7 @@ async def _train(config: Config, checkpoint: Path, output_dir: Path, resume: boo
             rollout,
             phase2,
             TaskSets(tasks, eval_tasks),
-            LearningRules(credit, config.tasks.unscorable_limit, explore, phase2.max_invalid_share, cautious),
+            LearningRules(credit, config.tasks.unscorable_limit, explore, cautious),
             RunFolder(output_dir, save, same),
         )
         if accelerator.is_main_process:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from signal import Signals
 from statistics import fmean
 
 from accelerate import Accelerator
@@ -76,14 +75,12 @@ class LearningRules:
         credit: how rewards are credited.
         unscorable_limit: the largest share of a batch that may be unscorable.
         explore: kinds of decision that learn, where policies decide more than tokens.
-        max_invalid_share: of plans, see `PlansConfig`.
         cautious: whether a policy that solves much is changed little (`Trainer.boldness`).
     """
 
     credit: Credit
     unscorable_limit: float
     explore: frozenset[DecisionKind] = frozenset()
-    max_invalid_share: float | None = None
     cautious: bool = False
 
 
@@ -164,7 +161,9 @@ class Trainer:
             await self.collector.sync(position.versions)
             while True:
                 ended = bool(stopped) or position.done(config) >= length_of(config)
-                asked = self._asked_to_stop(signals)
+                # any process may have got it, and all act on it
+                received = exchange(self.accelerator, signals.received, "asking whether a signal came")
+                asked = next((one for one in received if one is not None), None)
                 if asked is not None:
                     self.checkpoints.save(position, {})
                 elif position.evaluated != position.update and (ended or position.update % config.eval_every == 0):
@@ -176,12 +175,24 @@ class Trainer:
                 sampled = await self.batches.next(position)
                 episodes = [episode for group in sampled.groups for episode in group]
                 self._refuse_if_broken(episodes, f"episodes of update {position.update + 1}")
-                learnings = {name: self._learning(name, episodes) for name in self.policies}
-                if not position.update:
-                    self._say_what_is_ignored(report, learnings.values())
+                learnings = {
+                    name: make_batch(
+                        of_policy(episodes, name),
+                        self._by_id,
+                        self.recipe,
+                        config,
+                        policy.max_slots,
+                        self.rules.credit,
+                    )
+                    for name, policy in self.policies.items()
+                }
+                ignored = sorted({name for learning in learnings.values() for name in learning.ignored})
+                if ignored and not position.update:
+                    report.say(
+                        f"credit by {self.rules.credit.rule} does not look at the rewards of {' and '.join(ignored)}"
+                    )
                 started = time.perf_counter()
-                step_metrics = {"learning_rate": self._set_learning_rate()}
-                step_metrics |= self._learn(learnings)
+                step_metrics = self._learn(learnings)
                 self._warn_of_ratios(report, step_metrics)
                 seconds = {**sampled.seconds, "updating": time.perf_counter() - started}
                 step_metrics |= await self.collector.sync(position.versions)
@@ -192,7 +203,7 @@ class Trainer:
                 metrics = describe_batch(episodes, learnings.values()) | step_metrics
                 metrics |= {f"seconds_{name}": value for name, value in seconds.items()}
                 metrics["slots_per_second"] = metrics["slots_per_plan"] * len(episodes) / sum(seconds.values())
-                stopped = watch(position, metrics, config, self.rules.max_invalid_share)
+                stopped = watch(position, metrics, config)
                 if flat := flat_warning(position, metrics):
                     report.say(f"update {position.update}: {flat}")
                 note_attempts(position, episodes)
@@ -206,29 +217,6 @@ class Trainer:
                 report.say(summary.complaint)
         return summary
 
-    def _asked_to_stop(self, signals: StopSignals) -> Signals | None:
-        """The signal that any of the processes got, on which all act."""
-        received = exchange(self.accelerator, signals.received, "asking whether a signal came")
-        return next((signal for signal in received if signal is not None), None)
-
-    def _say_what_is_ignored(self, report: TrainingReport, learnings: Iterable[Learning]) -> None:
-        if ignored := sorted({name for learning in learnings for name in learning.ignored}):
-            report.say(f"credit by {self.rules.credit.rule} does not look at the rewards of {' and '.join(ignored)}")
-
-    def _learning(self, name: str, episodes: Sequence[Episode]) -> Learning:
-        """What a policy can learn from episodes."""
-        mine = of_policy(episodes, name)
-        slots = self.policies[name].max_slots
-        return make_batch(mine, self._by_id, self.recipe, self.config, slots, self.rules.credit)
-
-    def _set_learning_rate(self) -> float:
-        """Give the policies' learning rate for the next update."""
-        update, progress = self.position.update, self.position.done(self.config) / length_of(self.config)
-        self._share = factor = rate_factor(self.config, update, progress) * self.boldness
-        for updates in self.updates.values():
-            updates.learner.set_rates(factor)
-        return self.config.learning_rate * factor
-
     def _warn_of_ratios(self, report: TrainingReport, step_metrics: Mapping[str, float]) -> None:
         off = step_metrics.get("max_first_deviation", 0.0)
         if not self.position.ratio_warned and off > _DEVIATION:
@@ -240,22 +228,27 @@ class Trainer:
             )
 
     def _learn(self, learnings: Mapping[str, Learning]) -> dict[str, float]:
-        """Let each policy learn from what it has."""
-        bonus = self._share if self.rules.cautious else 1.0
-        updated = {
-            name: self.updates[name].learn(learnings[name], self.position.update, bonus) for name in self.policies
-        }
-        for name, (steps, _) in updated.items():
-            self.position.versions[name] += steps
-        return describe_policies({name: step_metrics for name, (_, step_metrics) in updated.items()})
+        """Let each policy learn from what it has, at the learning rate of this update."""
+        position = self.position
+        progress = position.done(self.config) / length_of(self.config)
+        factor = rate_factor(self.config, position.update, progress) * self.boldness
+        updated = {}
+        for name, updates in self.updates.items():
+            updates.learner.set_rates(factor)
+            steps, updated[name] = updates.learn(
+                learnings[name], position.update, factor if self.rules.cautious else 1.0
+            )
+            position.versions[name] += steps
+        return {"learning_rate": self.config.learning_rate * factor} | describe_policies(updated)
 
     async def _evaluate(self, report: TrainingReport) -> None:
         """Judge greedy attempts at the validation tasks, and save."""
-        episodes = await all_episodes(
+        parts = await on_all(
             self.accelerator,
             self.collector.exploit(share(self.eval_tasks, self.accelerator)),
             f"exchanging the episodes of the evaluation after update {self.position.update}",
         )
+        episodes = [episode for group in interleave([part.groups for part in parts]) for episode in group]
         self._refuse_if_broken(episodes, f"validation episodes after update {self.position.update}")
         episodes = rank_invalid(episodes, invalid_margin(self.rules.credit.unit))
         metrics = describe_episodes(episodes)
@@ -342,12 +335,6 @@ class TaskBatches:
         )
         groups = interleave([part.groups for part in parts])
         return Episodes(groups, parts[self._accelerator.process_index].seconds)
-
-
-async def all_episodes(accelerator: Accelerator, mine: Awaitable[Episodes], what: str) -> list[Episode]:
-    """The episodes of all processes, in the order of the tasks; raises as `on_all` does."""
-    parts = await on_all(accelerator, mine, what)
-    return [episode for group in interleave([part.groups for part in parts]) for episode in group]
 
 
 async def run_phase2(

@@ -259,7 +259,8 @@ class Updates:
         accelerator = self._accelerator
         mine = passes(rows.decisions, accelerator.num_processes, self._policy.cost, self._config)
         numbers = mine[accelerator.process_index]
-        parts = [rows.take(some) if some else rows.take([0]).without_loss() for some in numbers]
+        nothing = replace(rows.take([0]), mask=torch.zeros_like(rows.mask[:1]))
+        parts = [rows.take(some) if some else nothing for some in numbers]
         return numbers, [part.to(accelerator.device) for part in parts]
 
     def _scores(self, batch: Batch, update: int) -> torch.Tensor:

@@ -125,7 +125,7 @@ def write_phase2(folder: Path, updates: int = 3, text: str = "") -> Path:
         for reward in (0.0, 1.0)
     ]
     _write_lines(folder / "phase2_rollouts.jsonl", attempts)
-    settings = {"training.phase2_rl.max_invalid_share": 0.2}
+    settings = {"training.phase2_rl.flat_patience": 20}
     (folder / "phase2.run.json").write_text(json.dumps({"command": "phase2", "seed": 0, "identity": settings}))
     return folder
 

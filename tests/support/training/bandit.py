@@ -229,7 +229,7 @@ def trainer(output: Path, config: Phase2Config, planner: nn.Module | None = None
     planner = planner or Bandit()
     whole = configuration(config, **changes.pop("rewards", {}))
     tasks = TaskSets(changes.pop("tasks", TASKS), changes.pop("eval_tasks", TASKS))
-    rules = LearningRules(plan_credit(config), 0.2, frozenset(config.explore), config.max_invalid_share)
+    rules = LearningRules(plan_credit(config), 0.2, frozenset(config.explore))
     same = identity(whole.model_dump(mode="json", include={"workers"}), config, tasks.train, TASKS)
     save = changes.pop("save_policies", lambda path, facts: digests.save_torch(path, planner.state_dict()))
     reward = changes.pop("reward", None) or worth(config)

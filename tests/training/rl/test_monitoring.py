@@ -169,23 +169,12 @@ def train(output, planner=None, **changes) -> RunSummary:
     return asyncio.run(running.train())
 
 
-def test_invalid_plans_end_training(tmp_path):
-    """A speller that mostly ends at once, with too small a learning rate to change."""
-    planner = bandit.Speller()
-    planner.base.data[:, :, planner.END] = 4.0
-    changes = {"max_invalid_share": 0.5, "learning_rate": 1e-6, "num_episodes": 24 * 6}
-    summary = train(tmp_path, planner, **changes)
-    assert summary.updates == 10
-    assert "max_invalid_share=0.5 were invalid in 10 updates in a row (now " in summary.stopped
-    assert train(tmp_path / "off", planner, **changes | {"max_invalid_share": None, "num_episodes": 72}).stopped == ""
-
-
 def test_groups_that_are_all_flat_are_said_once_at_the_third_update():
     """Nobody heard that 19 of 20 updates had nothing to learn from."""
     position, flat = Position(), {"success": 0.0, "valid_share": 1.0, "entropy_worker": 0.0}
     said = []
     for metrics in (flat, flat, {**flat, "entropy": 1.0}, *[flat] * 4):
-        watch(position, metrics, Phase2Config(), None)
+        watch(position, metrics, Phase2Config())
         said.append(bool(flat_warning(position, metrics)))
     assert said == [False] * 5 + [True, False]
 
