@@ -105,14 +105,12 @@ class EncodedText:
         features: (t, width) float16; one row per token, special tokens left out: the chosen layer's output, then the
             embedding.
         offsets: (t, 2) int64; [start, end) character offsets of each token.
-        ids: (t,) int64; the tokens in the encoder's vocabulary.
         meanings: (t, width / 2) float16; the last layer's output, which was trained to be compared.
     """
 
     text: str
     features: NDArray[np.float16]
     offsets: NDArray[np.int64]
-    ids: NDArray[np.int64]
     meanings: NDArray[np.float16]
 
     def __len__(self) -> int:
@@ -122,11 +120,6 @@ class EncodedText:
     def nbytes(self) -> int:
         """Bytes of features and meanings."""
         return self.features.nbytes + self.meanings.nbytes
-
-    @property
-    def hidden(self) -> NDArray[np.float16]:
-        """(t, width / 2) the chosen layer's output alone."""
-        return self.features[:, : self.features.shape[1] // 2]
 
 
 class UnreadableTextError(ValueError):
@@ -258,7 +251,7 @@ class TextEncoder:
             layer[[i - real[0] for i in real]].astype(np.float16) for layer in self._read(ids, real[0], real[-1] + 1)
         )
         offsets = np.array([tokens.offsets[i] for i in real], np.int64)
-        return EncodedText(text, np.concatenate([hidden, embedded], -1), offsets, np.array(ids, np.int64)[real], last)
+        return EncodedText(text, np.concatenate([hidden, embedded], -1), offsets, last)
 
     def _read(self, ids: list[int], first: int, end: int) -> list[NDArray[np.float32]]:
         """The (end - first, width / 2) output of each layer that is wanted, for these tokens."""

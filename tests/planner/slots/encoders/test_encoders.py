@@ -35,7 +35,6 @@ def test_features_are_those_of_the_original() -> None:
         wanted = torch.cat([layers[3], layers[0], layers[6]], -1)[0, 1:-1].numpy()
         read = encoder.encode(text)
         found = np.concatenate([read.features, read.meanings], -1).astype(np.float32)
-        assert read.ids.tolist() == tokens["input_ids"][0, 1:-1].tolist()
         assert read.offsets.tolist() == tokens["offset_mapping"][0, 1:-1].tolist()
         cosine = (found * wanted).sum(-1) / np.linalg.norm(found, axis=-1) / np.linalg.norm(wanted, axis=-1)
         assert cosine.min() > 0.9995
