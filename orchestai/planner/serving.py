@@ -29,9 +29,9 @@ from orchestai.planner.baselines import WholePlanner
 from orchestai.planner.files import fingerprint_of, is_checkpoint
 from orchestai.planner.registry import FewShotPlanner, planner_for
 from orchestai.tasks.task import Task
-from orchestai.workers.base import Request, WorkerError
+from orchestai.workers.base import WorkerError
 from orchestai.workers.pool import WorkerPool
-from orchestai.workers.tools.registry import Tool, steps_for_tools
+from orchestai.workers.tools.registry import Tool
 from orchestai.workflow import Subtask, Workflow
 
 if TYPE_CHECKING:
@@ -74,32 +74,21 @@ def followed(
 
 
 class ToolsFirst:
-    """Gives a text to the first tools that have answers to its steps; another planner plans what none can do.
+    """Gives a text to the first tool that has an answer; another planner plans what none can do.
 
     Args:
         tools: by the names of their workers; those alone that decline what they do not understand to the last word.
-        steps: splits an instruction that tools can carry out one after the other.
         load_other: opens the other planner, when it is first needed.
     """
 
-    def __init__(
-        self,
-        tools: Sequence[tuple[str, Tool]],
-        steps: Callable[[str], Sequence[str]],
-        load_other: Callable[[], Planner],
-    ) -> None:
+    def __init__(self, tools: Sequence[tuple[str, Tool]], load_other: Callable[[], Planner]) -> None:
         self._tools = tools
-        self._steps = steps
         self._load_other = load_other
         self._opening = Lock()
         self._other: Planner | None = None
 
     def plan(self, tasks: Sequence[Task]) -> list[Plan]:
-        plans = []
-        for task in tasks:
-            several = () if task.wants_program or not self._tools else self._steps(task.instruction)
-            chains = (self._chain(task, steps) for steps in (several, (task.instruction,)) if steps)
-            plans.append(next(filter(None, chains), None))
+        plans = [self._alone(task) for task in tasks]
         left = [task for task, plan in zip(tasks, plans, strict=True) if plan is None]
         others = iter(self.load().plan(left) if left else ())
         return [plan or next(others) for plan in plans]
@@ -111,26 +100,10 @@ class ToolsFirst:
                 self._other = self._load_other()
             return self._other
 
-    def _chain(self, task: Task, steps: Sequence[str]) -> Plan | None:
-        places = [(start, start + len(step)) if (start := task.instruction.find(step)) >= 0 else None for step in steps]
-        workflow = Workflow(
-            [
-                Subtask(id=str(i + 1), instruction=step, depends_on=(str(i),) if i else (), span=places[i])
-                for i, step in enumerate(steps)
-            ]
-        )
-        workers: dict[str, dict[str, str]] = {}
-        given: dict[str, str] = {}
-        for subtask in workflow.subtasks:
-            answered = self._answered(build_request(task, workflow, subtask, kind="dataflow", inputs=given))
-            if answered is None:
-                return None
-            workers[subtask.id], given = {"worker": answered[0]}, {subtask.id: answered[1]}
-        names = " and ".join(dict.fromkeys(chosen["worker"] for chosen in workers.values()))
-        return Plan(workflow.replace(workers), raw_valid=True, planned_by=f"{names}, which can do all of it")
-
-    def _answered(self, request: Request) -> tuple[str, str] | None:
-        """The first tool that has an answer, and that."""
+    def _alone(self, task: Task) -> Plan | None:
+        """The whole instruction as one step of the first tool that has an answer."""
+        workflow = Workflow([Subtask(id="1", instruction=task.instruction, span=(0, len(task.instruction)))])
+        request = build_request(task, workflow, workflow.subtasks[0], kind="dataflow")
         for name, tool in self._tools:
             try:
                 text = tool(request)
@@ -140,7 +113,8 @@ class ToolsFirst:
                 logger.warning("%s broke down: %s: %s", name, type(error).__name__, error)
                 continue
             if isinstance(text, str):
-                return name, text
+                chosen = workflow.replace({"1": {"worker": name}})
+                return Plan(chosen, raw_valid=True, planned_by=f"{name}, which can do all of it")
         return None
 
 
@@ -280,7 +254,7 @@ def _base_planner(settings: PlannerConfig, workers: WorkersConfig, pool: WorkerP
         return planner_for(BASE, settings, workers, pool, 0)(0)
 
     tools = [name for name, worker in workers.pool.items() if worker.kind == "tool" and worker.tool in WHOLE_TOOLS]
-    planner = ToolsFirst([(name, pool.tool(name)) for name in tools], steps_for_tools, load)
+    planner = ToolsFirst([(name, pool.tool(name)) for name in tools], load)
     whole = whole_planner(workers, pool)
 
     def plan(tasks: Sequence[Task]) -> list[Plan]:

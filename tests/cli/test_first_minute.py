@@ -44,6 +44,17 @@ def test_a_tool_answers_before_any_library_of_models_is_imported(tmp_path: Path)
     assert (tmp_path / "imported").read_text() == ""
 
 
+def test_the_base_planner_splits_what_one_tool_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for words, answer in (
+        ("reverse the word stone, then write it in capitals", "ENOTS"),
+        ('remove all vowels from "concentration" and tell me how many letters are left', "8"),
+        ("find the date 45 days after 2026-12-24, then tell me what weekday it is", "Sunday"),
+    ):
+        assert CliRunner().invoke(app, ["run", words]).stdout == f"{answer}\n"
+
+
 @pytest.mark.parametrize(
     "words", ["long " * 1000, "say \"it\"\nand 'that'", "\N{ROBOT FACE}" * 30, "\udcff\udcfe", "\0\x1b[2J"]
 )

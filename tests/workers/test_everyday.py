@@ -43,12 +43,7 @@ What's the largest of 3 km, 500 m and 2 miles? => 2 miles
 Order the following from longest to shortest: fig, banana, kiwi => banana, kiwi, fig
 List the unique numbers in 3,1,3,2,1 => 3, 1, 2
 Berechne den Mittelwert von 3,5 und 4,5 => 4
-What's 350 F in C, to the nearest ten? => 180 °C
 How many sentences: Dr. Smith came home. He was tired. => 2
-remove all vowels from "concentration" and tell me how many letters are left => 8
-Take the sentence 'the sun is warm', reverse the order of its words and capitalise each word => Warm Is Sun The
-reverse the word stone, then drop the last letter => enot
-find the date 45 days after 2026-12-24, then tell me what weekday it is => Sunday
 """
 DECLINED = """
 I have 5 apples and buy 3 oranges. How many apples do I have?

@@ -74,10 +74,3 @@ def make_tool(name: str, pool: Sequence[WorkerCard] = ()) -> Tool:
     if name not in tools:
         raise UserError(f"no tool {name!r}; there are {', '.join(tools)}{did_you_mean(name, tools)}")
     return tools[name]
-
-
-def steps_for_tools(instruction: str) -> Sequence[str]:
-    """The steps of an instruction that the everyday tools carry out one after the other; none if there is but one."""
-    from orchestai.workers.tools import everyday
-
-    return everyday.steps(instruction)

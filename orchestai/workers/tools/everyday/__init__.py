@@ -1,5 +1,5 @@
 """Tools for what needs no model, in English and German; see `requests`."""
 
-from orchestai.workers.tools.everyday.requests import answer, steps
+from orchestai.workers.tools.everyday.requests import answer
 
-__all__ = ["answer", "steps"]
+__all__ = ["answer"]

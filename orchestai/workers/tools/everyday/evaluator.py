@@ -321,7 +321,7 @@ class Evaluator(Transformer[Token, Any]):
     Args:
         language: of the words.
         words: that are read.
-        given: results of the steps before, to which "it" refers, as texts or quantities.
+        given: texts of the steps before, or named elsewhere in the request, to which "it" refers.
         now: the time here.
         pool: the workers, for questions about them.
         aside: the text for which `ASIDE` stands among the words.
@@ -334,7 +334,7 @@ class Evaluator(Transformer[Token, Any]):
         self,
         language: Language,
         words: str,
-        given: Sequence[Any],
+        given: Sequence[str],
         now: datetime,
         pool: Sequence[WorkerCard],
         aside: str,
@@ -362,7 +362,7 @@ class Evaluator(Transformer[Token, Any]):
         return self._texts()[0]
 
     def _texts(self) -> list[str]:
-        return [self.shown(given).strip() for given in self._given]
+        return [given.strip() for given in self._given]
 
     def the(self, text: str | None) -> str:
         """The text, else the one that is given."""
@@ -378,8 +378,7 @@ class Evaluator(Transformer[Token, Any]):
         return self.items_of(self._texts()[0]) if len(self._given) == 1 else self._texts()
 
     def given_quantity(self) -> Quantity:
-        text = self.it()
-        found: Quantity = self._given[0] if isinstance(self._given[0], Quantity) else self._read(text, "sum")
+        found: Quantity = self._read(self.it(), "sum")
         return found
 
     def _read(self, text: str, start: str) -> Any:

@@ -183,7 +183,6 @@ class Language:
         decimal_mark: between a number's whole part and its decimals.
         spellings: the words of the lexicon that have a value, by terminal.
         says: what is said in answers, by name.
-        joint: matches what may join two clauses.
         words: that the grammar has.
         object: matches what a request is about, where it begins with that.
         parse: gives the reading of a whole text from a start of the grammar, None where there is none.
@@ -201,7 +200,6 @@ class Language:
             rf"^(?:{frame['opening']}\b[\s,!.]*)+|(?:[\s,]+{frame['closing']})+(?=[\s.!?]*$)|!+$", re.IGNORECASE
         )
         self.object = re.compile(rf"^(?:{frame['object']}\s+)?(?:{frame['noun']}\s+)*\ue002\s*[,:]?\s*", re.IGNORECASE)
-        self.joint = re.compile(rf"\s*[,;.]?\s+{frame['then']}\b,?\s+|[,;.]\s+", re.IGNORECASE)
         self._values = {
             terminal: {word.lower(): value for word, value in words.items()}
             for terminal, words in self.spellings.items()
