@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from anyio import CapacityLimiter, to_thread
+
 T = TypeVar("T")
 _TO_STOP_S = 1.0
 
@@ -63,34 +65,21 @@ async def _cancel_others() -> None:
         await asyncio.wait(others, timeout=_TO_STOP_S)
 
 
+_UNLIMITED = CapacityLimiter(math.inf)
+
+
 async def in_thread(work: Callable[[], Any]) -> Any:
     """What `work` gives, in a thread that nobody waits for once this is cancelled, not even the end of the program."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
 
-    def settle(result: Any, error: BaseException | None) -> None:
-        if not future.done():
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
-
-    def run() -> None:
-        result: Any = None
-        error: BaseException | None = None
+    def done() -> Any:
         try:
-            result = work()
-        except (StopIteration, StopAsyncIteration) as raised:  # which no future takes
-            error = RuntimeError(repr(raised))
-        except Exception as raised:
-            error = raised
-        except BaseException as raised:  # such as SystemExit, which a future would pass on to the event loop
-            error = RuntimeError(repr(raised))
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, result, error)
+            return work()
+        except Exception:
+            raise
+        except BaseException as error:  # such as SystemExit, which would end the event loop
+            raise RuntimeError(repr(error)) from None
 
-    threading.Thread(target=run, name="daemon", daemon=True).start()
-    return await future
+    return await to_thread.run_sync(done, abandon_on_cancel=True, limiter=_UNLIMITED)
 
 
 _GROUP = Path("/sys/fs/cgroup")

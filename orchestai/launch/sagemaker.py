@@ -5,12 +5,10 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import math
-import re
 import subprocess
 import tarfile
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -63,15 +61,10 @@ _UNPACK = (
     f"mkdir -p {ROOT}/code && tar -xzf {ROOT}/input/data/{CODE}/source.tar.gz -C {ROOT}/code && cd {ROOT}/code && "
     f"exec bash {ENTRY}"
 )
-_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,40}")
-"""Of a run; a job's name is that and when it was started, of 63 characters at most."""
-_LONGEST_NAME = 41
-_CHANNEL = re.compile(r"[A-Za-z0-9.\-_]{1,64}")
 _FILES = (".jsonl", ".json", ".csv", ".tsv", ".gz", ".parquet")
 """Endings of files of tasks; what has none of them is the name of a data set."""
 _COMPLETE = "SKIP_INSTALL"
 """The variable that says to the container's entry that the image has everything."""
-_FOLDER = re.compile(r"s3://[^/]+(/.*)?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -107,22 +100,6 @@ class Job:
     words: tuple[str, ...] = ()
     channels: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.run) or len(self.run) > _LONGEST_NAME:
-            raise UserError(f"--run {self.run!r}: letters, digits and hyphens alone, {_LONGEST_NAME} at most")
-        if not self.role.startswith("arn:"):
-            raise UserError(f"--role {self.role}: write its ARN, such as arn:aws:iam::123456789012:role/{self.role}")
-        if not self.instance_type.startswith("ml."):
-            raise UserError(f"--instance_type {self.instance_type}: those of SageMaker begin with ml. (ml.g5.12xlarge)")
-        if not _FOLDER.fullmatch(self.output):
-            raise UserError(f"--output {self.output}: write s3://BUCKET/FOLDER")
-        if not 1 <= self.max_hours * 3600 < math.inf:
-            raise UserError(f"--max_hours {self.max_hours:g}: write how many hours the job may take, such as 24")
-        if strange := [name for name in self.channels if not _CHANNEL.fullmatch(name)]:
-            raise UserError(f"--channel {strange[0]}: a name has letters, digits, '.', '-' and '_' alone, 64 at most")
-        if CODE in self.channels:
-            raise UserError(f"--channel {CODE}: this channel brings the source; name yours otherwise")
 
     @property
     def folder(self) -> str:
@@ -177,7 +154,7 @@ class Job:
 
     def uri_of(self, channel: str) -> str:
         """Where a channel's files are, or will be: apart from those of an earlier job of the run, and of channels whose
-        names begin alike, since SageMaker takes all that begins with a URI."""
+        names begin alike, since SageMaker takes all that begins with a URI; so end a folder of S3 with a slash."""
         given = self.channels[channel]
         return given if given.startswith("s3://") else f"{self.folder}/input/{self.started}/{channel}/"
 
@@ -256,7 +233,6 @@ def submit(job: Job, source: bytes, session: Any) -> str:
     digest = digest_of(source)
     try:
         s3, service = session.client("s3"), session.client("sagemaker")
-        job = replace(job, channels={name: _whole(s3, name, given) for name, given in job.channels.items()})
         bucket, key = _parts(f"{job.source_uri(digest)}/source.tar.gz")
         s3.put_object(Bucket=bucket, Key=key, Body=source)
         for channel, given in job.channels.items():
@@ -273,23 +249,6 @@ def submit(job: Job, source: bytes, session: Any) -> str:
     except (Boto3Error, BotoCoreError, ClientError) as error:
         raise UserError(f"launch sagemaker: {error}; look at your credentials, the role and the bucket") from None
     return str(started["TrainingJobArn"])
-
-
-def _whole(s3: Any, channel: str, given: str) -> str:
-    """A channel's input; a folder of S3 with a slash at its end, without which SageMaker takes its neighbours too."""
-    if not given.startswith("s3://") or given.endswith("/"):
-        return given
-    bucket, key = _parts(given)
-
-    def first(prefix: str) -> str | None:
-        listed = s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1).get("Contents", [])
-        return next((entry["Key"] for entry in listed), None)
-
-    if key and first(key) == key:
-        return given
-    if first(f"{key}/" if key else "") is None:
-        raise UserError(f"{_flag(channel)} {given}: no file and no folder of this name; look with `aws s3 ls`")
-    return f"{given}/"
 
 
 def _flag(channel: str) -> str:

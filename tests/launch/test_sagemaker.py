@@ -125,7 +125,6 @@ TO_SERVICE = ["--role", ROLE, "--image", "i", "--output", "s3://b/x", "--dry_run
             ["--config", "configs/agents/deepcoder.yaml", "model.backend=vllm"],
             "does not install vllm; .*SKIP_INSTALL=1",
         ),
-        (["--config", "configs/agents/deepcoder.yaml", "--role", "Training"], "--role Training: write its ARN"),
         (["--config", "config.yaml", "--checkpoint", "s3://b/c", "tasks.path=UNTRACKED"], "git does not track it"),
         (
             ["--config", "configs/agents/tool_use.yaml", "agents.workflow_args.corpus=UNTRACKED"],
