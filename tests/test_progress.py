@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, TextColumn
 
-from orchestai.progress import LoggedProgress, RunProgress
+from orchestai.progress import LoggedProgress
 
 
 def shown(*, terminal: bool, term: str = "xterm") -> str:
@@ -38,13 +38,3 @@ def test_a_log_gets_a_line_a_minute(terminal, term):
     assert [line.split() for line in shown(terminal=terminal, term=term).splitlines()] == [
         ["train", f"{done}/10"] for done in (3, 5, 7, 9)
     ]
-
-
-@pytest.mark.parametrize(("times_slower", "left"), [(1, "1 min"), (10, "8.7 min")])
-def test_the_time_left_follows_the_pace(times_slower, left):
-    run = RunProgress("demo", {"collect": 120.0, "train": 60.0})
-    assert "part 1 of 2, 0:00 so far, about 3 min left" in run.line(0.0)
-    run.begin("collect")
-    run.begin("train")
-    assert "demo: train; part 2 of 2" in run.line(120.0 * times_slower)
-    assert run.line(120.0 * times_slower).endswith(f"about {left} left")

@@ -19,7 +19,7 @@ from orchestai.cli.training import run_collect, run_phase2, run_prepare
 from orchestai.errors import UserError
 from orchestai.installed import shipped
 from orchestai.interrupts import leave_after
-from orchestai.progress import RunProgress, console
+from orchestai.progress import console
 
 if TYPE_CHECKING:
     from orchestai.config import Config
@@ -29,7 +29,7 @@ EXECUTIONS = 2400
 LIVE_EXECUTIONS = 40
 LIVE_TASKS = 20
 _SECONDS = {"collect": 60, "prepare": 11, "phase 1": 62, "phase 2": 85, "evaluate": 112, "answer": 10}
-"""What each stage takes on two slow cores; in proportion, on others."""
+"""What each stage takes on two slow cores."""
 _GONE_AFTER_S = 4.0
 """Seconds after Ctrl-C or SIGTERM."""
 _ASKED = (
@@ -124,20 +124,17 @@ def run_demo(config: Config, output_dir: Path, *, live: bool) -> None:
                 print_words(result.answer, sys.stderr)
 
     stages = Stages(output_dir, artifacts.fingerprint([config.model_dump(mode="json"), live]))
-    with RunProgress("demo", _SECONDS) as progress:
-        stages.run(progress, "collect", "execute reference decompositions on random workers, and log them", collect)
-        stages.run(
-            progress,
-            "prepare",
-            "the best execution of each task becomes a target",
-            lambda: run_prepare(config, logs=logs, output=data),
-        )
-        stages.run(progress, "phase 1", "learn a first choice of workers from the targets", train_phase1)
-        stages.run(progress, "phase 2", "learn to choose workers from the reward of executed plans", train_phase2)
-        stages.run(progress, "evaluate", "compare both phases with every baseline on held-out tasks", evaluate)
-        progress.begin("answer")
-        console.rule("[bold]answer[/]: instructions in everyday words, by the planner just trained", align="left")
-        run_async(answer())
+    stages.run("collect", "execute reference decompositions on random workers, and log them", collect)
+    stages.run(
+        "prepare",
+        "the best execution of each task becomes a target",
+        lambda: run_prepare(config, logs=logs, output=data),
+    )
+    stages.run("phase 1", "learn a first choice of workers from the targets", train_phase1)
+    stages.run("phase 2", "learn to choose workers from the reward of executed plans", train_phase2)
+    stages.run("evaluate", "compare both phases with every baseline on held-out tasks", evaluate)
+    console.rule("[bold]answer[/]: instructions in everyday words, by the planner just trained", align="left")
+    run_async(answer())
     say((output_dir / "evaluation.txt").read_text(), f"everything is in {output_dir}; open {page}")
 
 
@@ -178,17 +175,15 @@ class Stages:
     def _path(self) -> Path:
         return self.folder / "stages.json"
 
-    def run(self, progress: RunProgress, name: str, about: str, work: Callable[[], object]) -> None:
+    def run(self, name: str, about: str, work: Callable[[], object]) -> None:
         """Do `work` unless this stage is finished; it is finished when `work` returns."""
         if name in self.finished:
             console.print(f"[bold]{name}[/]: kept from before ({self.finished[name]:.0f} s)")
-            progress.skip(name)
             return
         from orchestai.planner.slots.text_encoder import open_encoder
         from orchestai.training.learner import trim
 
-        progress.begin(name)
-        console.rule(f"[bold]{name}[/]: {about}", align="left")
+        console.rule(f"[bold]{name}[/]: {about} (about {_SECONDS[name]} s)", align="left")
         start = time.monotonic()
         work()
         open_encoder.cache_clear()  # the next stage reads other texts, and needs the room

@@ -219,8 +219,8 @@ class LogQueue:
 
     def __init__(self, log: ExecutionLog) -> None:
         self._log = log
-        self._waiting: list[tuple[ExecutionRecord, asyncio.Future[None]]] = []
-        self._writing: asyncio.Task[None] | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._writing: set[asyncio.Task[None]] = set()
         self._flushing: asyncio.Task[None] | None = None
 
     async def append(self, record: ExecutionRecord) -> None:
@@ -229,40 +229,24 @@ class LogQueue:
         Raises:
             UserError: it could not be written.
         """
-        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((record, written))
-        if self._writing is None:
-            self._writing = asyncio.ensure_future(self._write())
+        written = asyncio.ensure_future(self._write(record))
+        self._writing.add(written)
+        written.add_done_callback(self._writing.discard)
         await asyncio.shield(written)
 
     async def close(self) -> None:
         """Write what waits, and flush."""
-        if self._writing is not None:
-            await self._writing
+        await asyncio.gather(*self._writing, return_exceptions=True)
         if self._flushing is not None:
             self._flushing.cancel()
             await asyncio.gather(self._flushing, return_exceptions=True)
             await asyncio.to_thread(self._log.flush)
 
-    async def _write(self) -> None:
-        """Write until nothing waits."""
-        while self._waiting:
-            together, self._waiting = self._waiting, []
-            outcomes = await asyncio.to_thread(self._append, [record for record, _ in together])
-            for (_, written), error in zip(together, outcomes, strict=True):
-                if not written.done():
-                    written.set_result(None) if error is None else written.set_exception(error)
-            if self._flushing is None:
-                self._flushing = asyncio.ensure_future(self._flush())
-        self._writing = None
-
-    def _append(self, records: Sequence[ExecutionRecord]) -> list[Exception | None]:
-        """Write records together; where that fails each alone, so that it fails only for those whose fault it is."""
-        try:
-            self._log.append(*records, flush=False)
-            return [None] * len(records)
-        except Exception as error:
-            return [error] if len(records) == 1 else [outcome for each in records for outcome in self._append([each])]
+    async def _write(self, record: ExecutionRecord) -> None:
+        async with self._one_at_a_time:
+            await asyncio.to_thread(self._log.append, record, flush=False)
+        if self._flushing is None:
+            self._flushing = asyncio.ensure_future(self._flush())
 
     async def _flush(self) -> None:
         await asyncio.sleep(_FLUSH_S)

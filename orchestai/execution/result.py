@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from orchestai.outcome import Outcome, Scored, Unscorable
 from orchestai.tasks.dialogue import ToolCall
@@ -189,12 +189,6 @@ class JudgedExecution(Execution):
     tests_total: int = 0
     sandbox: str = ""
     rewards: Mapping[str, float] = Field({}, exclude_if=lambda rewards: not rewards)
-
-    @field_validator("outcome", mode="before")
-    @classmethod
-    def _of_an_earlier_version(cls, outcome: Any) -> Any:
-        """Recorded before faults had kinds."""
-        return {"kind": "internal", **outcome} if isinstance(outcome, dict) and "reason" in outcome else outcome
 
     @property
     def judged_open(self) -> bool:

@@ -11,10 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestai.cli.demo import Stages
-from orchestai.progress import RunProgress
 from support.repository import importing
-
-PROGRESS = RunProgress("demo", {"collect": 1.0})
 
 
 def test_an_interrupted_stage_runs_again(tmp_path):
@@ -22,9 +19,9 @@ def test_an_interrupted_stage_runs_again(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Stages(tmp_path, "a").run(PROGRESS, "collect", "about", interrupted)
+        Stages(tmp_path, "a").run("collect", "about", interrupted)
     done = []
-    Stages(tmp_path, "a").run(PROGRESS, "collect", "about", lambda: done.append(1))
+    Stages(tmp_path, "a").run("collect", "about", lambda: done.append(1))
     assert done == [1]
 
 
