@@ -56,21 +56,21 @@ BUDGETS = {
 """Lines by packages; they sum to 55,000. Lines may move from row to row with a reason, the sum may not rise."""
 TOTALS = {"files": 420, "functions per 1,000 code lines": 75, "configuration keys": 170, "test lines": 26000}
 CEILINGS = {
-    "the rest": 2174,
+    "the rest": 2079,
     "config": 1630,
-    "storage cluster threads text": 1678,
-    "workers": 5426,
+    "storage cluster threads text": 1667,
+    "workers": 5318,
     "estimate": 1604,
-    "execution": 3676,
-    "planner": 6137,
+    "execution": 3654,
+    "planner": 6111,
     "data": 2833,
     "training": 6311,
     "agents": 4160,
     "evaluation": 3886,
-    "report launch cli": 4378,
-    "functions per 1,000 code lines": 96,
-    "configuration keys": 245,
-    "test lines": 29336,
+    "report launch cli": 4330,
+    "functions per 1,000 code lines": 95,
+    "configuration keys": 244,
+    "test lines": 29305,
 }
 
 
