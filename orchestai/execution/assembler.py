@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import Example
-from orchestai.text.programs import unfenced
+from orchestai.text.programs import put_above, unfenced
 from orchestai.text.syntax import parse_literal, parse_python
 from orchestai.workers.base import Signature
 from orchestai.workflow import Subtask, Workflow
@@ -439,7 +439,7 @@ def assemble(task: Task, workflow: Workflow, outputs: Mapping[str, str], kind: L
     if not task.wants_program:
         return answer
     if kind == "sink" and task.code_prompt and answer:
-        return f"{task.code_prompt.rstrip()}\n    pass\n\n\n{unfenced(answer, task.entry_point)}"
+        return put_above(f"{task.code_prompt.rstrip()}\n    pass\n\n", unfenced(answer, task.entry_point))
     if kind == "sink" or len(workflow) == 1:
         return answer
     return _compose(task, workflow, outputs, last)

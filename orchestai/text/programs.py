@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import unescape
+from typing import Any
 
 from orchestai.text.spoken import enclosed, spoken
 from orchestai.text.syntax import free_names, parse_python
@@ -19,18 +21,34 @@ _OPENING = re.compile(r"^(?P<lead>[^\n`~]*)(?P<mark>`{3,}|~{3,})[ \t]*(?P<info>[
 _MARKS = re.compile(r"[ \t>]*(`{3,}|~{3,})")
 _ONE_LINE = re.compile(r"```(?:py\w*\s)?([^`\n]+)```|`((?:def |(?:\w+ = )?lambda )[^`\n]+)`")
 _TAGS = tuple(
-    (re.compile(rf"{left}{name}{right}", re.IGNORECASE), re.compile(rf"{left}/{name}{right}", re.IGNORECASE))
-    for left, name, right in ((r"\[", "PYTHON", r"\]"), ("<", "(?:code|python|solution|answer)", ">"))
+    (re.compile(opening, re.IGNORECASE), re.compile(closing, re.IGNORECASE))
+    for opening, closing in (
+        (r"\[(?:PYTHON|CODE)\]", r"\[/(?:PYTHON|CODE)\]"),
+        (r"^[ \t]*(?-i:\[BEGIN\])", r"(?-i:\[DONE\])"),
+        (r"<(?:code|python|solution|answer)\b[^<>\n]{0,80}>", r"</(?:code|python|solution|answer)>"),
+        (r"<pre\b[^<>\n]{0,80}>", "</pre>"),
+    )
 )
-"""How Code Llama and others mark programs."""
+"""How Code Llama, HTML and others mark programs."""
+_TAG_LINE = re.compile(r"^[ \t]*\[/?(?:PYTHON|CODE|BEGIN|DONE)\][ \t]*$", re.MULTILINE)
+_HTML = re.compile(r"</?(?:span|code|b|i|em|strong)\b[^<>\n]{0,200}>|(?<=>)\n(?=<br)")
+_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|#\d+|#x[0-9a-f]+);", re.IGNORECASE)
+_JSON = re.compile(r"[{\[]\s*[\"{]|\A\s*\"")
+_MOST_VALUES = 8
+_PATCH = re.compile(r"^(?:@@|diff --git |\*\*\* (?:Begin|Update|Add) |<{5,} |--- [^\n]*\n\+\+\+ )", re.MULTILINE)
+_PATCH_HEAD = re.compile(r"diff --git |index \w+\.\.|new file|@@|\*\*\* |--- /dev/null|\+\+\+ |\\ No newline")
 _OTHER_LANGUAGES = re.compile(
     r"(?:ba|z)?sh|shell|console|cmd|powershell|json\w*|ya?ml|toml|xml|html|css|(?:java|type)script|[jt]sx?|sql|c|cpp|c\+\+"
     r"|java|go|rust|ruby|php|te?xt|plain\w*|output|markdown|md|diff",
     re.IGNORECASE,
 )
 _BEGINS = re.compile(r"^[ \t]*(?:(?:def|class|async def|import|from) |@|\w+ = )")
-_LINE_MARKS = tuple(map(re.compile, (r">>> ?|In \[\d+\]: |\s*\.\.\.:?(?: |$)", r"> ?", r"\+ ?", r"\s*\d+\s?[:|.)]?")))
+_PROMPTED = re.compile(r"^[ \t]*(?:>>> |In \[\d+\]: )(?=def |class |@|async |import |from |\w+ = )", re.MULTILINE)
+_LINE_MARKS = tuple(
+    map(re.compile, (r"[ \t]*>>> ?|In \[\d+\]: |\s*\.\.\.:?(?: |$)", r"> ?", r"\+ ?", r"\s*\d+\s?[:|.)]?"))
+)
 """What may stand before every line of a program: prompts, a quotation's mark, a patch's, numbers."""
+_FUTURE = re.compile(r"^from __future__ import [^\n(]+$", re.MULTILINE)
 _INVISIBLE = {ord(mark): None for mark in "\u200b\u200c\u200d\u2060\ufeff\u00ad\u200e\u200f"} | {
     ord(mark): " " for mark in "\u00a0\u2002\u2003\u2009\u202f\u3000"
 }
@@ -64,13 +82,14 @@ def programs(text: str, name: str = "", arity: int | None = None) -> list[str]:
     lacks are taken from the text's other programs. Thoughts hold none.
     """
     text = spoken(text).replace("\r\n", "\n").replace("\r", "\n")
+    values = list(_in_json(text))
     text = text if "\n" in text.strip() else text.replace("\\n", "\n")  # a text of JSON that was never read as one
     budget = _Budget()
     whole = budget.parse(text)
-    if whole is not None and any(isinstance(node, _NAMED) for node in whole.body):
+    if whole is not None and any(isinstance(node, _NAMED) for node in whole.body) and not _TAG_LINE.search(text):
         return [text]
-    found = [code for block, info in _blocks(text, budget) if (code := _read(block, info, budget))]
-    if not any(_defines_something(code) for code in found):
+    found = [code for block, info in (*values, *_blocks(text, budget)) if (code := _read(block, info, budget))]
+    if not _PATCH.search(text) and not any(_defines_something(code) for code in found):
         without_marks = "\n".join("" if _MARKS.match(line) else line for line in text.split("\n"))
         found += [code for code in [_between_prose(without_marks, budget)] if code]
     found = list(dict.fromkeys(found))[-_MOST_CANDIDATES:]
@@ -112,7 +131,8 @@ def parses(code: str) -> bool:
 
 def unfenced(text: str, name: str = "") -> str:
     """The program in a text that is no Python itself but holds some; else the text."""
-    if parses(text) or not re.search("```|~~~|</", text):
+    begins = re.match(r"\s*(?:[{\[\"]|>>> |In \[)", text)
+    if not begins and (parses(text) or not re.search("```|~~~|</|^>>> ", text, re.MULTILINE)):
         return text
     return fenced(text, name) or text
 
@@ -124,13 +144,51 @@ def _parsed(code: str) -> ast.Module | None:
         return None
 
 
+def put_above(head: str, code: str) -> str:
+    """`head` above `code`, with the imports of the future of both, which have to come first, above all."""
+    both = f"{head}\n{code}"
+    futures = dict.fromkeys(_FUTURE.findall(both))
+    return "\n".join([*futures, _FUTURE.sub("", both)]) if futures else both
+
+
+def _in_json(text: str, depth: int = 3) -> Iterator[tuple[str, str]]:
+    """The programs that are texts of JSON, which may again be texts of such."""
+    for begins in list(_JSON.finditer(text))[:_MOST_VALUES] if depth else ():
+        try:
+            values: list[Any] = [json.JSONDecoder(strict=False).raw_decode(text[begins.start() :].lstrip())[0]]
+        except (ValueError, RecursionError):
+            continue
+        for value in values:
+            if isinstance(value, list) and all(isinstance(line, str) for line in value):
+                value = "\n".join(value)
+            if isinstance(value, str) and re.search("def|class|lambda", value):
+                yield from list(_in_json(value, depth - 1)) or [(code, "") for code in [fenced(value)] if code]
+            elif isinstance(value, dict | list):
+                values += value.values() if isinstance(value, dict) else value
+
+
+def _unpatched(block: str) -> str | None:
+    """What a patch makes of nothing; None where it changes something, which is not there."""
+    lines = [line for line in block.split("\n") if line.strip() and not _PATCH_HEAD.match(line)]
+    return "\n".join(line[1:] for line in lines) if all(line.startswith("+") for line in lines) else None
+
+
+def _of_html(block: str) -> str:
+    """A block without marks of HTML, where those of its own are escaped."""
+    plain = re.sub(r"<br\s*/?>\n?", "\n", _HTML.sub("", block), flags=re.IGNORECASE)
+    return unescape(plain) if _ENTITY.search(plain) and "<" not in plain else plain
+
+
 def _blocks(text: str, budget: _Budget) -> Iterator[tuple[str, str]]:
     """What stands in fences and tags, and the language that it is said to be.
 
     A fence ends with the first line of such a mark, or a later one where a text of the program's own would be cut off.
     """
-    for opening, closing in _TAGS:
-        yield from ((block, "python") for block in enclosed(text, opening, closing, to_end=opening is _TAGS[0][0]))
+    for place, (opening, closing) in enumerate(_TAGS):
+        for block in enclosed(text, opening, closing, to_end=place < 2):
+            yield _of_html(block) if place > 1 else block, "python"
+    if _PROMPTED.search(text):
+        yield "\n".join(line for line in text.split("\n") if _LINE_MARKS[0].match(line)), "python"
     for one in _ONE_LINE.finditer(text):
         yield one[1] or one[2], ""
     position = 0
@@ -162,7 +220,9 @@ def _is_cut_off(code: str, budget: _Budget) -> bool:
 
 def _read(block: str, info: str, budget: _Budget) -> str | None:
     """The program that a block holds, without what may stand before its lines or cannot be seen; None if it is none."""
-    if _OTHER_LANGUAGES.fullmatch(info):
+    if _PATCH.search(block) or info == "diff":
+        block = _unpatched(block) or ""
+    elif _OTHER_LANGUAGES.fullmatch(info):
         return None
     for visible in dict.fromkeys((block, block.translate(_INVISIBLE), block.translate(_TYPOGRAPHIC), unescape(block))):
         for code in (visible, textwrap.dedent(visible), *_without_line_marks(visible)):
@@ -274,12 +334,13 @@ def _completed(code: str, others: Sequence[str], name: str) -> str:
     """A program below the imports and definitions of the text's other programs that it lacks."""
     if len(others) < 2 or not parses(code):
         return code
+    code = put_above("\n".join(future for other in others if parses(other) for future in _FUTURE.findall(other)), code)
     lacks = set(free_names(code)) - {name}
-    for other in others:
+    for other in reversed(others):
         if other == code or not lacks or (tree := _parsed(other)) is None:
             continue
-        for node in tree.body:
+        for node in reversed(tree.body):
             if _bound(node) & lacks:
-                code = f"{ast.unparse(node)}\n{code}"
+                code = put_above(ast.unparse(node), code)
                 lacks = set(free_names(code)) - {name}
     return code

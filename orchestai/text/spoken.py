@@ -32,7 +32,7 @@ def enclosed(text: str, opening: re.Pattern[str], closing: re.Pattern[str], *, t
 
 
 _THINK = r"(?:ant|\w+:|longcat_)?(?:think(?:ing)?(?:_\w+)?|thoughts?|reason(?:ing)?)"
-_ASIDE = r"(?:reflection|scratchpad|\w*monologue)"
+_ASIDE = r"(?:reflection|scratch_?pad|\w*monologue|inner_thoughts?)"
 _FINAL = r"<\|channel\|>final[^<\n]{0,80}(?:<\|constrain\|>[^<\n]{0,20})?<\|message\|>"
 _MARKS = (
     (rf"<\s*{_THINK}\b[^<>\n]{{0,80}}>", rf"<\s*/\s*{_THINK}\s*>"),
@@ -43,22 +43,48 @@ _MARKS = (
     (r"<\|(?:begin_of_thought|inner_prefix)\|>", r"<\|(?:end_of_thought|inner_suffix)\|>"),
     (r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),
     (r"<\|think(?:ing|_start)?\|>", r"<\|(?:/think(?:ing)?|think_end)\|>"),
-    (r"<unused94>", r"<unused95>"),
+    (r"<(?:unused|ctrl)94>", r"<(?:unused|ctrl)95>"),
     (r"<\|channel>thought", r"<channel\|>"),
     (r"(?:(?:<\|start\|>)?assistant)?<\|channel\|>(?:analysis|commentary)", _FINAL),
     (r"(?-i:analysis(?=[A-Z]))", r"(?-i:assistantfinal)"),  # gpt-oss without its special tokens
 )
 """How families of models open and close their thoughts."""
-_OPENS = re.compile("|".join(f"(?P<m{i}>{opening})" for i, (opening, _) in enumerate(_MARKS)), re.IGNORECASE)
-_CLOSES = {f"m{i}": re.compile(closing, re.IGNORECASE) for i, (_, closing) in enumerate(_MARKS)}
-_ANY_END = re.compile("|".join(closing for _, closing in _MARKS if "details" not in closing), re.IGNORECASE)
+_IN_WORDS = (
+    (r"here(?:['’]s| is) my thought process:", r"here(?:['’]s| is) my response:"),
+    (r"here (?:are|is) my reasoning(?: steps)?:", r"\[BEGIN FINAL RESPONSE\]"),
+    (r"## Thinking[ \t]*\n", r"## Final Response[ \t]*\n"),
+    (r"thinking\.\.\.[ \t]*\n", r"\.\.\.done thinking\.?"),
+)
+"""The same in words that anybody may write: they open thoughts where these are closed later on."""
+_MAY_BE = (
+    *(
+        "assistant",
+        "analysis",
+        "here is my thought process:",
+        "here's my thought process:",
+        "here’s my thought process:",
+    ),
+    *("here are my reasoning steps:", "here is my reasoning:", "## thinking\n", "thinking...\n"),
+)
+_PAIRS = (*_MARKS, *_IN_WORDS)
+_OPENS = re.compile("|".join(f"(?P<m{i}>{opening})" for i, (opening, _) in enumerate(_PAIRS)), re.IGNORECASE)
+_CLOSES = {
+    f"m{i}": re.compile(f"(?P<ends>{closing})" + f"|{opening}" * ("/" in closing), re.IGNORECASE)
+    for i, (opening, closing) in enumerate(_PAIRS)
+}
+"""What ends thoughts, or, of tags, opens others within them."""
+_ANY_END = re.compile(
+    "|".join(closing for _, closing in (*_MARKS, _IN_WORDS[1]) if "details" not in closing), re.IGNORECASE
+)
+_WRAPS = re.compile(
+    r"<\|(?:(?:begin|end)_of_(?:solution|box)|START_RESPONSE|END_RESPONSE|return)\|>|\[(?:BEGIN|END) FINAL RESPONSE\]"
+)
 _AROUND = re.compile(
-    r"<\|(?:begin_of_(?:solution|box)|end_of_(?:solution|box)|START_RESPONSE|END_RESPONSE|return)\|>"
-    r"|(?:<\|(?:end|im_end|eot_id|eom_id|endoftext|end_of_text)\|>|<end_of_turn>|<turn\|>|<｜end▁of▁sentence｜>)\s*"
-    r"(?=\Z|<[|｜e])"
+    rf"{_WRAPS.pattern}|(?:<\|(?:end\w*|im_end|eot|eot_id|eom_id|eos|END_OF_TURN_TOKEN|role_end)\|>|<end_of_turn>"
+    r"|<turn\|>|<｜end▁of▁sentence｜>)\s*(?=\Z|<[|｜e])"
 )
 _ANSWER = re.compile(rf"(?:<\|start\|>assistant)?{_FINAL}|<\|im_start\|>assistant\n")
-_MAY_END = re.compile(r"(?:<[^<>\s]{0,24}>?\s*)+\Z")
+_MAY_END = re.compile(r"(?:(?:<[^<>\s]{0,24}>?|\[[A-Z ]{0,20}\]?)\s*)+\Z")
 """The end of a reply, or of what came of one, that may be special tokens, or the beginning of one."""
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _UNSURE = re.compile(r"`{1,2}|~{1,2}|(?:assistant)?[<\[◁][^\n]{0,100}")
@@ -110,6 +136,7 @@ class SpokenListener:
         self._held = ""
         self._begun, self._seen, self.thinks = begun, "", False
         self._ends: re.Pattern[str] | None = None
+        self._depth, self._unsure = 0, ""  # what is told after all, if no end comes any more
         self._new_line, self._in_code, self._thought = True, False, False
 
     def __call__(self, piece: str) -> None:
@@ -129,7 +156,8 @@ class SpokenListener:
         self._begun = False
         while self._held and self._step():
             pass
-        if self._ends is None and (left := _AROUND.sub("", self._held)):
+        left = self._held if self._ends is None else self._unsure + self._held * bool(self._unsure)
+        if left := _AROUND.sub("", left):
             self._hear(left)
         self._held = ""
 
@@ -137,11 +165,18 @@ class SpokenListener:
         """Take the next part of what is held; False where more has to come before."""
         held = self._held
         if self._ends is not None:
-            end = self._ends.search(held)
-            self._held = held[end.end() :] if end else held[-_LONGEST_MARK:]
-            if end:
-                self._ends, self._new_line, self._thought = None, True, True
-            return end is not None
+            mark = self._ends.search(held)
+            until = mark.end() if mark else max(0, len(held) - _LONGEST_MARK)
+            self._held, self._unsure = held[until:], self._unsure + held[:until] * bool(self._unsure)
+            if mark is None:
+                return False
+            if mark["ends"] is None:
+                self._depth += held[: mark.start()][-1:] not in _QUOTES
+                return True
+            self._depth, self._unsure = self._depth - 1, "\n"
+            if not self._depth:
+                self._ends, self._unsure, self._new_line, self._thought = None, "", True, True
+            return True
         if self._new_line:
             begun = held.lstrip(" \t\r\n\ufeff\u200b")
             passed = _ANSWER.match(begun) or (_ANY_END.match(begun) if self._thought else None)  # of a thought within
@@ -150,20 +185,22 @@ class SpokenListener:
                 return True
             opened = None if self._in_code else _OPENS.match(begun)
             if opened is not None:
-                self._held, self._ends = begun[opened.end() :], _CLOSES[opened.lastgroup or ""]
+                self._held, self._ends, self._depth = begun[opened.end() :], _CLOSES[opened.lastgroup or ""], 1
+                self._unsure = opened[0] * (int((opened.lastgroup or "m0")[1:]) >= len(_MARKS))
                 return True
-            if any(mark.startswith(begun) for mark in ("assistant", "analysis")) or _UNSURE.fullmatch(begun):
+            if any(mark.startswith(begun.casefold()) for mark in _MAY_BE) or _UNSURE.fullmatch(begun):
                 return False
             self._in_code ^= begun.startswith(("```", "~~~"))
             self._new_line = self._thought = False
         may_end = _MAY_END.search(held, max(0, len(held) - _LONGEST_MARK))
-        told = held[: may_end.start()] if may_end else held
+        told, kept = (held[: may_end.start()], may_end[0]) if may_end else (held, "")
         if not told:
             return False
-        line, newline, rest = told.partition("\n")
-        self._held = rest + held[len(told) :]
+        line, newline, rest = _WRAPS.sub("", told).partition("\n")
+        self._held = rest + kept
         self._new_line = bool(newline)
-        self._hear(line + newline)
+        if line or newline:
+            self._hear(line + newline)
         return True
 
 

@@ -2,35 +2,55 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from orchestai.errors import FaultKind, InfrastructureError
+from orchestai.text.syntax import parse_literal
 from orchestai.workers.base import WorkerError
 
-_SHOWN = 200
-"""Characters of a server's message that are passed on."""
+_SHOWN, _LONGEST = 200, 10_000
+"""Characters of a server's message that are passed on, and that are read as one in Python's words."""
 _NO_MONEY_CODES = re.compile(
-    r"insufficient_(quota|balance|credits?|funds)|billing_\w+|payment_required|arrearage|exceeded_current_quota|budget_exceeded",
+    r"insufficient_?(quota|balance|credits?|funds)|billing_\w+|payment_required|arrearage|exceeded_current_quota"
+    r"|budget_exceeded|quota_exceeded_error|account_?overdue|charge_?resource_?exhausted|\b1113\b",
     re.I,
 )
-_NO_MONEY = re.compile(r"credit balance|insufficient (quota|balance|credits?|funds)|billing|payment required", re.I)
+_NO_BALANCE = re.compile(
+    r"credit balance|(insufficient|not enough|negative) (account |credit |api |remaining |available )?(balance|credits?"
+    r"|funds)|(balance|credits?|funds) (is |are |has been |have been )?(insufficient|exhausted|too low|not enough|depleted"
+    r"|used up)|余额不足|欠费|余额已用完",
+    re.I,
+)
+_NO_MONEY = re.compile(r"insufficient quota|billing|payment required", re.I)
 _TOO_LONG = re.compile(
     r"context_length_exceeded|exceed_context_size|maximum context length|context (window|length|size|limit)"
-    r"|max_model_len|prompt is too long|input is too long|inputs?`? tokens|too many tokens|input token count",
+    r"|max_?model_?len|model (max|maximum) length|(prompt|input|message|text|request)s? (is|are) too (long|large)"
+    r"|inputs?`? tokens? (?!per )|too many (input |prompt |total )?tokens(?! per)|(input|prompt) token count"
+    r"|(prompt|input) length|input_too_l|prompt too (long|large)|prompt_tokens_exceeded|model token limit"
+    r"|max(imum)? (sequence|input|prompt)[ _](length|characters|tokens)|\b1261\b|超长|上下文长度",
     re.I,
 )
 _POLICY = re.compile(
-    r"content_policy|content_filter|content (management )?policy|ResponsibleAIPolicyViolation|moderation|flagged"
-    r"|data_inspection_failed|prohibited_content|inappropriate content|blocked due to safety",
+    r"content_policy|content_filter|content (management )?(policy|filter\w*)|ResponsibleAIPolicyViolation|moderation"
+    r"|flagged|data_?inspection_?failed|(prohibited|inappropriate|unsafe|harmful|sensitive|violating)[_ ]content"
+    r"|blocked due to safety|content exists risk|considered high risk|usage (guidelines|polic)|safety_check"
+    r"|new_sensitive|Sensitive(Content)?Detected|RiskDetected|censorship|guardrail|\b130[01]\b|敏感|违规",
     re.I,
 )
 _TEMPLATE = re.compile(r"jinja|raise_exception|roles must alternate|system role not supported", re.I)
 _NO_KEY = re.compile(r"api_key_invalid|invalid_api_key", re.I)
 _MODEL = re.compile(r"model_not_found|model_not_exist|invalid_model", re.I)
+_CODES = ("code", "type", "reason", "error_code", "error_type", "status_code", "http_code")
+_WORDS = ("message", "msg", "detail", "error", "errors", "error_msg", "status_msg", "error_message", "raw")
+_ECHOES = ("input", "ctx", "request", "body")
+"""Names of what an error says again of the request."""
+_WITHIN = re.compile(r"\{\s*['\"](?:error|message|detail|code|object|type)['\"]\s*:.*\}", re.DOTALL)
 _QUOTED = re.compile(r"(?<!\w)'[^']*'(?!\w)|\"[^\"]*\"|`[^`]*`|“[^”]*”|‘[^’]*’")
 
 
@@ -67,16 +87,8 @@ class RefusedRequestError(InfrastructureError):
         return "\n".join(_texts(self.body))
 
 
-def fault_of_body(error: Any, asked: str = "") -> InfrastructureError | WorkerError:
-    """What the `error` of an answer with status 200 is; its code may be the status that should have been."""
-    body = error if isinstance(error, Mapping) else {"message": str(error)}
-    code = str(body.get("code", ""))
-    status = int(code) if re.fullmatch(r"[45]\d\d", code) else 200
-    return fault_of_status(status, body, None, asked)
-
-
 def fault_of_status(
-    status: int, body: Mapping[str, Any], after_s: float | None, asked: str = "", *, readable: bool = True
+    status: int, body: Any, after_s: float | None = None, asked: str = "", *, readable: bool = True
 ) -> InfrastructureError | WorkerError:
     """What an error answer is.
 
@@ -88,18 +100,20 @@ def fault_of_status(
     that raises is a request that is refused, though servers call it a fault of their own.
 
     Args:
-        status: of HTTP; 200 where only the body tells of an error.
-        body: the error that the server describes.
+        status: of HTTP; 200 where only the body tells of an error, whose code may be the status that should have been.
+        body: the error that the server describes, or its words.
         asked: the request, in lower case.
         readable: whether it did describe one; a page of a proxy in between, for one, does not.
     """
-    details = body.get("details")
-    reasons = [one.get("reason") for one in details if isinstance(one, Mapping)] if isinstance(details, list) else []
-    codes = " ".join(map(str, [body.get("code", ""), body.get("type", ""), *reasons]))
-    told = unquoted(str(body.get("message") or ""))
-    reason = f"HTTP {status}: {str(body.get('message') or body)[:_SHOWN]}"
-    no_money = _NO_MONEY_CODES.search(codes) or (status in (400, 403) and _says(_NO_MONEY, told, asked))
-    if status == 402 or no_money:
+    said = list(_said(body, "message", asked))
+    codes = " ".join(text for name, text in said if name in _CODES)
+    words = "\n".join(text for name, text in said if name in _WORDS)
+    told = unquoted(words)
+    if status == 200 and (meant := re.search(r"\b[45]\d\d\b", codes)):
+        status = int(meant[0])
+    reason = f"HTTP {status}: {(words or str(body))[:_SHOWN]}"
+    no_money = _says(_NO_BALANCE, told, asked) or (status in (400, 403) and _says(_NO_MONEY, told, asked))
+    if status == 402 or no_money or _NO_MONEY_CODES.search(codes):
         return InfrastructureError("payment", f"the account has no money or quota left ({reason}); top it up")
     if status == 429:
         return PassingError("rate_limit", reason, after_s)
@@ -120,6 +134,27 @@ def fault_of_status(
     if status == 200:
         return PassingError("bad_response", f"an error instead of an answer ({reason})", after_s)
     return RefusedRequestError(f"the server does not take the request ({reason})", body)
+
+
+def _said(value: Any, name: str, asked: str) -> Iterator[tuple[str, str]]:
+    """The texts and numbers of an error with their names, those of an error within a text included."""
+    if isinstance(value, Mapping):
+        for inner_name, inner in value.items():
+            if inner_name not in _ECHOES:
+                yield from _said(inner, inner_name, asked)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _said(inner, name, asked)
+    elif isinstance(value, str) and (within := _WITHIN.search(value)):
+        yield name, value[: within.start()]
+        own = any(one.casefold() in asked for one in (within[0], json.dumps(within[0], ensure_ascii=False)[1:-1]))
+        try:
+            yield from _said({} if own else json.loads(within[0]), name, asked)
+        except ValueError:
+            with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                yield from _said(parse_literal(within[0][:_LONGEST]), name, asked)
+    elif value is not None:
+        yield name, str(value)
 
 
 def _texts(value: Any) -> Iterator[str]:

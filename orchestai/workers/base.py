@@ -146,7 +146,7 @@ class TextCompletion(BaseModel):
     latency_ms: float
     source: str = "live"
     origin: str = ""
-    usage_estimated: bool = False
+    usage_estimated: bool = Field(False, exclude_if=lambda estimated: not estimated)
     tool_calls: tuple[ToolCall, ...] = Field((), exclude_if=lambda calls: not calls)
     truncated: bool = Field(False, exclude_if=lambda truncated: not truncated)
 

@@ -203,10 +203,8 @@ def _refusal(status: int, headers: Mapping[str, str], data: bytes, asked: bytes)
         said = json.loads(data)
     except ValueError:
         said = None
-    said = said[0] if isinstance(said, list) and said else said  # as Gemini's
-    error = said.get("error", said) if isinstance(said, Mapping) else said
-    readable = isinstance(error, Mapping)
-    body = error if readable else {"message": data.decode(errors="replace")}
+    readable = isinstance(said, Mapping | list)
+    body = said if readable else data.decode(errors="replace")
     return fault_of_status(status, body, retry_after(headers), asked.decode().casefold(), readable=readable)
 
 

@@ -10,18 +10,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestai.tasks.dialogue import ToolCall
-from orchestai.workers.api_faults import CutOffError, PassingError, RefusedRequestError, fault_of_body
+from orchestai.workers.api_faults import CutOffError, PassingError, RefusedRequestError, fault_of_status
 from orchestai.workers.generation import Hear
 
 _SHOWN = 80
 _MOST_TOKENS = 10**9
 """No reply takes more; a larger figure is none."""
+_CACHED = ("cached_tokens", "prompt_cache_hit_tokens", "num_cached_tokens", "cached_content_token_count")
 _STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 """How a stream of events begins."""
 _MARK_OF_UTF8 = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")
-_OUT_OF_TOKENS = ("length", "max_tokens", "max_output_tokens", "model_length", "token_limit")
-_WITHHELD = ("content_filter", "safety", "prohibited_content", "blocklist", "recitation", "sensitive")
+_ENDS = {
+    "length": re.compile(r"length|max\w*tokens|token_?limit|context|truncat|error_limit", re.I),
+    "content_filter": re.compile(r"filter|safe|prohibit|block|recitation|sensitive|guard|spii|toxic|refusal", re.I),
+    "error": re.compile(r"error|abort|insufficient_system_resource", re.I),
+}
+"""What servers call these ends, `stop` and its kin aside: `FinishReason.MAX_TOKENS`, for one."""
 
 
 @dataclass(frozen=True)
@@ -152,17 +157,15 @@ class ReplyReader:
         if not isinstance(value, Mapping):
             raise self._fault(f"{self._not_an_answer}: {_shown(said)}")
         choices = value.get("choices")
-        if _has_error(value) or (
-            choices is None and ("error" in (value.get("object"), value.get("type")) or "detail" in value)
-        ):
-            raise self.told(fault_of_body(value.get("error") or value, self.asked))
+        if _has_error(value) or (not choices and _tells_fault(value)):
+            raise self.told(fault_of_status(200, value, asked=self.asked))
         if choices is not None and not isinstance(choices, list):
             raise self._fault(f"{self._not_an_answer}: its choices are no list")
         choice = choices[0] if choices else {}
         if not isinstance(choice, Mapping):
             raise self._fault(f"{self._not_an_answer}: a choice is no object")
         if _has_error(choice):
-            raise self.told(fault_of_body(choice["error"], self.asked))
+            raise self.told(fault_of_status(200, choice["error"], asked=self.asked))
         for usage in (value.get("usage"), choice.get("usage"), _inside(value, "x_groq", "usage")):
             if isinstance(usage, Mapping):
                 self._usage |= {name: figure for name, figure in usage.items() if figure or name not in self._usage}
@@ -173,8 +176,7 @@ class ReplyReader:
         self._chosen = True
         finish = choice.get("finish_reason")
         if isinstance(finish, str) and finish:
-            word = finish.casefold()
-            self._finish = "length" if word in _OUT_OF_TOKENS else "content_filter" if word in _WITHHELD else finish
+            self._finish = next((end for end, words in _ENDS.items() if words.search(finish)), finish)
         delta, message = choice.get("delta"), choice.get("message")
         for part in (delta, message, choice):
             if isinstance(part, Mapping) and (text := _text(part)):
@@ -264,12 +266,8 @@ def read_usage(usage: Mapping[str, Any]) -> tuple[int | None, int | None, int, b
     written = _count(usage, "completion_tokens", "output_tokens")
     total = _count(usage, "total_tokens")
     apart = _count(usage, "cache_read_input_tokens") or 0
-    cached = max(
-        _count(_inside(usage, "prompt_tokens_details"), "cached_tokens") or 0,
-        _count(_inside(usage, "input_tokens_details"), "cached_tokens") or 0,
-        _count(usage, "prompt_cache_hit_tokens") or 0,
-        apart,
-    )
+    of_prompt = [_inside(usage, f"{what}_details") for what in ("prompt_tokens", "input_tokens", "prompt_token")]
+    cached = max(apart, *(_count(of, *_CACHED) or 0 for of in (usage, *of_prompt)))
     stored = _count(usage, "cache_creation_input_tokens") or 0
     inside = [
         _count(_inside(usage, of), what) or 0
@@ -338,6 +336,13 @@ def _inside(value: Any, *names: str) -> Any:
 
 def _has_error(value: Any) -> bool:
     return isinstance(value, Mapping) and bool(value.get("error"))
+
+
+def _tells_fault(value: Mapping[str, Any]) -> bool:
+    """Whether an answer without a choice tells why, under any of the names that servers have for that."""
+    names = ("detail", "errors", "error_msg", "error_code") + ("message",) * ("code" in value)
+    failed = _inside(value, "base_resp", "status_code")
+    return "error" in (value.get("object"), value.get("type")) or bool(failed) or any(map(value.get, names))
 
 
 def _is_json(text: str) -> bool:

@@ -61,9 +61,11 @@ def planner_prices(config: WorkersConfig) -> Prices:
     name = config.planner_model
     assert name is not None
     model = config.models[name]
-    if model.price_per_mtok_in_usd is not None or model.price_per_mtok_out_usd is not None:
-        return Prices(0.0, model.price_per_mtok_in_usd or 0.0, model.price_per_mtok_out_usd or 0.0)
     paid = [prices_of(worker) for worker in config.pool.values() if worker.model == name]
+    if model.price_per_mtok_in_usd is not None or model.price_per_mtok_out_usd is not None:
+        read = model.price_per_mtok_in_usd or 0.0
+        cached = [prices.per_mtok_cached for prices in paid if prices.per_mtok_in == read]
+        return Prices(0.0, read, model.price_per_mtok_out_usd or 0.0, cached[0] if len(set(cached)) == 1 else None)
     if not paid and model.kind == "openai_api":
         raise UserError(
             f"workers.planner_model: what does {name!r} cost? No worker of the pool has it; set "

@@ -28,9 +28,7 @@ from orchestai.workers.generation import Prompt
 _log = logging.getLogger(__name__)
 
 _ASKED_CHARACTERS = 100
-_COMPLETION_FIELDS = ("text", "prompt_tokens", "completion_tokens", "latency_ms")
-_ESTIMATED = "usage_estimated"
-"""Only in the lines of which it is true."""
+_COMPLETION_FIELDS = TextCompletion.model_fields.keys() - {"source", "origin"}
 
 
 class RecordingFile:
@@ -61,8 +59,7 @@ class RecordingFile:
                 "origin": self._origins[completion.origin],
                 "asked": prompt.text[-_ASKED_CHARACTERS:],
                 "sample": sample,
-                **completion.model_dump(include=set(_COMPLETION_FIELDS)),
-                **({_ESTIMATED: True} if completion.usage_estimated else {}),
+                **completion.model_dump(mode="json", include=set(_COMPLETION_FIELDS)),
             }
         )
         append(self.path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
@@ -82,7 +79,7 @@ def read_recordings(paths: Iterable[Path | str]) -> dict[str, TextCompletion]:
                 if "made_by" in line:
                     origins[line["origin"]] = line["made_by"]
                     continue
-                fields = {name: line[name] for name in _COMPLETION_FIELDS} | {_ESTIMATED: line.get(_ESTIMATED, False)}
+                fields = {name: line[name] for name in _COMPLETION_FIELDS & line.keys()}
                 completion = TextCompletion(**fields, source="recording", origin=origins[line["origin"]])
                 found.setdefault(line["key"], completion)
             except (KeyError, ValueError) as error:

@@ -36,6 +36,14 @@ THOUGHTS = [
     '<details type="reasoning" done="true"><summary>3 s</summary>\nOslo?\n</details>\nRome',
     "<|channel|>analysis<|message|>Oslo?<|end|><|start|>assistant<|channel|>final<|message|>Rome",
     "Rome\n<think>\nor Oslo? I have no tokens",
+    "<think>Oslo? <think>No.</think> Bergen?</think>\nRome",
+    "<think>I may write <think> here</think>Rome",
+    "<ctrl94>thought\nOslo?<ctrl95>Rome",
+    "Here is my thought process:\nOslo?\n\nHere is my response:\nRome",
+    "Here's my thought process: Oslo? Here's my response: Rome",
+    "Here are my reasoning steps:\nOslo?\n[BEGIN FINAL RESPONSE]\nRome\n[END FINAL RESPONSE]\n<|end|>",
+    "## Thinking\n\nOslo?\n\n## Final Response\n\nRome",
+    "Thinking...\nOslo?\n...done thinking.\n\nRome",
 ]
 ENDS = [
     "Rome<|im_end|>",
@@ -51,6 +59,7 @@ LONE_ENDS = [
     "Oslo? No.</think>Rome",
     "a ```b\n</think>\nRome",
     "analysis\nOslo?assistantfinal\nRome",
+    "Oslo?\n[BEGIN FINAL RESPONSE]\nRome\n[END FINAL RESPONSE]",
 ]
 WORDS = [
     "Rome",
@@ -66,6 +75,11 @@ WORDS = [
     "<|im_end|> ends a turn",
     "It ends with `<|im_end|>`",
     "Oslo <Rome",
+    "Here is my thought process: first Oslo, then Rome.",
+    "Here's my response: Rome",
+    "## Thinking\nhelps.",
+    "Thinking... of Rome",
+    "a [B] and [END",
     "analysis of the final assistant",
 ]
 
@@ -86,7 +100,7 @@ def test_a_stream_says_the_same_however_it_is_cut(text: str, cuts: list[int]) ->
         listener(text[begin:end])
     listener.finish()
     assert spoken("".join(heard)).strip() == spoken(text)
-    assert text not in ENDS or "".join(heard).strip() == "Rome"
+    assert text in WORDS or "".join(heard).strip() == "Rome"
 
 
 WRAPPED = ("<answer>Rome</answer>", "<Response>\nRome\n</Response>\n", "<final_answer>Rome")

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Sequence
 
-from orchestai.text.programs import binds, fenced, find_method, is_test, longest_program, parses, takes
+from orchestai.text.programs import binds, fenced, find_method, is_test, longest_program, parses, put_above, takes
 from orchestai.text.syntax import free_names, names, parse, parse_python
 
 IMPORTS: dict[str, str] = {
@@ -73,7 +73,7 @@ def with_imports(code: str) -> str:
     lines = [statement for name, statement in IMPORTS.items() if name in missing]
     if "datetime" in missing:
         lines.append("import datetime" if _DATETIME_MODULE.search(code) else "from datetime import datetime")
-    return "\n".join([*lines, code]) if lines else code
+    return put_above("\n".join(lines), code) if lines else code
 
 
 _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
