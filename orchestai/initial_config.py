@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from math import inf
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 from pydantic_core import PydanticCustomError
 
@@ -30,6 +30,11 @@ _MOST_USD = 10_000.0
 """No model costs more per million tokens, or per call: such a price is in another unit."""
 _MOST_PAGES, _MOST_MODELS = 50, 20
 """A server with more is a catalog, of which nobody wants everything in a pool."""
+_CURSORS = {
+    **{"last_id": "after_id", "nextPageToken": "pageToken", "next_page_token": "page_token"},
+    **{"next_cursor": "cursor", "nextCursor": "cursor"},
+}
+"""What a page of a list says of the next one -> the parameter that asks for it."""
 _PRIVATE = (".localhost", ".local", ".internal", ".lan")
 _ENDPOINT = re.compile(r"/+(models|(chat/)?completions)?/*(?=\?|$)")
 _WITHOUT_ENDPOINT = (401, 403, 404, 405, 501)
@@ -104,7 +109,7 @@ async def find_models(urls: Sequence[str], key_envs: Sequence[str], names: Seque
         meant = [server for server in listed if not host or host in _hosts(server.url)]
         known = [model for server in meant for model in listed[server]]
         # A server that lists nothing is believed to have it.
-        found = [model for model in known if name in (model.name, model.name.removesuffix(":latest"))] or [
+        found = [model for model in known if name in _names(model.name)] or [
             ServedModel(name, server) for server in meant if not listed[server]
         ]
         if not found:
@@ -311,10 +316,12 @@ async def _entries(client: HttpClient, reply: HttpReply) -> list[dict[str, Any]]
             name = entry.get("id") or entry.get("name")
             if isinstance(name, str) and name.strip() and name.isprintable():
                 entries.append({**entry, "id": name})
-        links = said.get("links") if isinstance(said, dict) else None
-        following = links.get("next") if isinstance(links, dict) else None
-        if isinstance(said, dict) and said.get("has_more") and said.get("last_id"):
-            following = f"?after_id={said['last_id']}"
+        about = said if isinstance(said, dict) else {}
+        links = about.get("links")
+        following = (links if isinstance(links, dict) else about).get("next")
+        about = {**about, "last_id": about.get("has_more") and about.get("last_id")}
+        if cursor := next(((key, about[name]) for name, key in _CURSORS.items() if about.get(name)), None):
+            following = "?" + urlencode({**dict(parse_qsl(urlsplit(reply.url).query)), cursor[0]: cursor[1]})
         try:
             further = urljoin(reply.url, str(following)) if following else ""
             if not further or further in seen or _hosts(further) != _hosts(reply.url):
@@ -329,7 +336,9 @@ def _served(entry: Mapping[str, Any], server: Server) -> ServedModel:
     """A model as a server lists it; prices and a description are OpenRouter's, in dollars per token."""
     name, pricing, architecture = entry["id"], entry.get("pricing"), entry.get("architecture")
     outputs = architecture.get("output_modalities") if isinstance(architecture, dict) else None
-    chats = "text" in outputs if isinstance(outputs, list) else not _NOT_CHAT.search(name)
+    methods = entry.get("supportedGenerationMethods")
+    able = "generateContent" in methods if isinstance(methods, list) else not _NOT_CHAT.search(name)
+    chats = "text" in outputs if isinstance(outputs, list) else able
     description = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", str(entry.get("description") or ""))
     shortened = textwrap.shorten(description, _LONGEST_DESCRIPTION, placeholder=" ...")
     prices = None
@@ -348,6 +357,11 @@ def _split(text: str, servers: Iterable[Server]) -> tuple[str, str]:
     """`HOST=MODEL` in its parts; a name alone, which may have a `=` in it, has no host."""
     host, equals, name = text.partition("=")
     return (host, name) if equals and any(host in _hosts(server.url) for server in servers) else ("", text)
+
+
+def _names(name: str) -> tuple[str, ...]:
+    """How a model may be called: Ollama's need no tag, and Google's no folder."""
+    return name, name.removesuffix(":latest"), name.removeprefix("models/")
 
 
 def _alternatives(name: str, known: Sequence[str]) -> str:

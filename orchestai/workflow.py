@@ -59,6 +59,7 @@ class Subtask(BaseModel):
 
 
 def _number_as_text(value: Any) -> Any:
+    value = int(value) if isinstance(value, float) and value.is_integer() else value
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 

@@ -98,6 +98,13 @@ def test_a_key_that_may_not_list_models_and_a_list_of_pages_do_not_stop_it(
         "/v1/models?after_id=big:70b": listed(OLLAMA[1:], has_more=False),
     }
     assert [model.name for model in init("--server", local.url).models.values()] == ["big:70b", "llama3.2:3b"]
+    able, other = {"supportedGenerationMethods": ["generateContent"]}, {"supportedGenerationMethods": ["embedContent"]}
+    local.lists = {
+        "/v1/models": Reply({"models": [{"name": "models/a", **able}], "nextPageToken": "x y"}),
+        "/v1/models?pageToken=x+y": Reply({"models": [{"name": "models/b", **able}, {"name": "models/c", **other}]}),
+    }
+    assert [model.name for model in init("--server", local.url).models.values()] == ["models/a", "models/b"]
+    assert [model.name for model in init("--server", local.url, "--model", "b").models.values()] == ["models/b"]
 
 
 PAGE = Reply(b"<html>hello</html>", content_type="text/html")

@@ -135,7 +135,13 @@ def read_routerbench(path: Path) -> Iterator[TableOutcome]:
 
 
 _RESPONSE = "_response"
-_OTHER_COLUMNS = frozenset({"prompt", "subject", "", *FIELDS, *SHORT})
+_OTHER_COLUMNS = frozenset(
+    {
+        *("prompt", "subject", "", "question_id", "prompt_id", "sample_id", "category", "dataset", "turn", "turns"),
+        *FIELDS,
+    }
+    | {*SHORT}
+)
 
 
 def read_routellm(path: Path) -> Iterator[TableOutcome]:
@@ -159,7 +165,8 @@ def read_routellm(path: Path) -> Iterator[TableOutcome]:
                 )
             task_type = row.get("task_type", row.get("subject", subject))
             for worker, score in scores.items():
-                about = {"where": where, "id": row.get("id", ""), "query": row["prompt"], "task_type": task_type}
+                name = row.get("id", row.get("question_id", ""))
+                about = {"where": where, "id": name, "query": row["prompt"], "task_type": task_type}
                 yield TableOutcome(**about, worker=worker, reply=replies.get(worker), **measures({"score": score}))
 
 

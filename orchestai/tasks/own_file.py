@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -13,10 +14,10 @@ from orchestai.config.running import TaskField
 from orchestai.errors import UserError
 from orchestai.plugins import did_you_mean
 from orchestai.tasks.code.assertions import as_test_case
-from orchestai.tasks.records import Record, has_tests, read_table, to_tasks
+from orchestai.tasks.records import Record, has_tests, is_csv, read_table, to_tasks
 from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
-from orchestai.text.syntax import parse
+from orchestai.text.syntax import parse, parse_literal
 
 
 def load(path: str | None = None, columns: Mapping[TaskField, str] | None = None) -> Suite:
@@ -24,7 +25,8 @@ def load(path: str | None = None, columns: Mapping[TaskField, str] | None = None
 
     A task needs an instruction, and `tests` (test methods, or plain assertions), `answers` (one, or a list of which any
     is right) or a scorer of its own. Without ids, tasks are numbered. A `split` column makes splits. Columns that no
-    field has are the task's `details`, which a scorer of the user's may read.
+    field has are the task's `details`, which a scorer of the user's may read. In CSV, a list of texts as Python or JSON
+    prints it is one.
 
     Args:
         columns: field -> its column; a field that is not there has its own name in the file.
@@ -34,8 +36,16 @@ def load(path: str | None = None, columns: Mapping[TaskField, str] | None = None
     """
     if path is None:
         raise UserError("the suite `file` has no data of its own; set tasks.path to a file of tasks")
-    named = {field: (columns or {}).get(field, field) for field in get_args(TaskField)}
+    named: dict[TaskField, str] = {field: (columns or {}).get(field, field) for field in get_args(TaskField)}
     rows = read_table(Path(path))
+    if "reference" not in (columns or {}) and not all(_may_be_plan(row.get("reference")) for _, row in rows):
+        del named["reference"]  # a column of the file's own, which it calls so
+    if is_csv(Path(path)):
+        lists = {named[field] for field in ("answers", "tests", "parameters")}
+        rows = [
+            (where, {name: _listed(cell) if name in lists else cell for name, cell in row.items()})
+            for where, row in rows
+        ]
     present = {column for _, row in rows for column in row}
     for field in {"instruction", *(columns or {})}:
         if named[field] not in present:
@@ -67,6 +77,20 @@ def _task(suite: str, named: Mapping[TaskField, str], record: Record) -> Task:
     return Task(
         **{"task_id": f"{suite}/{record['']}", "instruct_prompt": "", "suite": suite, "details": details, **given}
     )
+
+
+def _may_be_plan(value: Any) -> bool:
+    return _is_absent(value) or isinstance(value, dict | list) or str(value).lstrip().startswith(("{", "["))
+
+
+def _listed(cell: Any) -> Any:
+    """The texts of a list that was printed into a cell; any other cell as it is."""
+    if isinstance(cell, str) and cell.strip().startswith("["):
+        for read in (parse_literal, json.loads):
+            with suppress(SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+                value = read(cell.strip())
+                return value if isinstance(value, list) and all(isinstance(one, str) for one in value) else cell
+    return cell
 
 
 def _is_absent(value: Any) -> bool:

@@ -195,21 +195,30 @@ class OpenAIGenerator:
         """Raises `UserError` if the server cannot be reached, refuses the key or wants money."""
         self._require_key()
         limit_s = min(_CHECK_TIMEOUT_S, self._config.timeout_s)
-        listed = b"<html"
-        with suppress(InfrastructureError, WorkerError):  # not every server lists its models, nor for every key
-            listed = await self._client.ask("/models", None, self._headers(), limit_s)
-        if b"<html" in listed[:1000].lower():
-            await self._check_answers(limit_s)
+        for path in ("/models", _COMPLETIONS):  # a GET costs nothing: where a POST is taken, it is no 404
+            if await self._lacks(path, limit_s):
+                return await self._check_answers(limit_s, listed=path == _COMPLETIONS)
 
-    async def _check_answers(self, limit_s: float) -> None:
+    async def _lacks(self, path: str, limit_s: float) -> bool:
+        """Whether nothing shows that a path is there: not every server lists its models, nor for every key."""
+        try:
+            return b"<html" in (await self._client.ask(path, None, self._headers(), limit_s))[:1000].lower()
+        except InfrastructureError as fault:
+            return path != _COMPLETIONS or fault.kind == "model"
+        except WorkerError:
+            return path != _COMPLETIONS
+
+    async def _check_answers(self, limit_s: float, *, listed: bool) -> None:
         """Ask what will be asked, but with no message: that is refused for nothing where the key is fine, too."""
         asked = to_json({"model": self._config.name, "messages": [], "max_tokens": 1})
         try:
             await self._client.ask(_COMPLETIONS, asked, self._headers(), limit_s)
         except InfrastructureError as fault:
+            if listed and fault.kind == "model" and "model" not in fault.reason.casefold():
+                raise UserError(f"{self._url} lists its models, but answers nothing ({fault}); see base_url") from None
             if fault.kind in ("authentication", "payment", "model"):
                 raise UserError(self._named(fault)) from None
-            if fault.kind in ("connection", "timeout"):
+            if fault.kind in ("connection", "timeout") and not listed:
                 raise UserError(f"cannot reach {self._url} ({fault}); is the server running? (base_url)") from None
         except WorkerError:
             return

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -32,7 +33,10 @@ _FIELDS = frozenset(Subtask.model_fields) - {"span"}
 _ASSIGNMENT = frozenset({"task_type", "worker", "fallback"})
 _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=lambda pairs: _object(pairs))
 _OPENS = re.compile(r"\{|\[(?=\s*\{)")
-_STEP_WORDS = re.compile(r"(?<![\w\\])['\"“”]?instruction['\"“”]?\s*:")
+_STEP_WORDS = re.compile(r"(?<![\w\\])['\"“”]?(?:instruction|depends_on|id)['\"“”]?\s*:")
+_LIST = re.compile(r"[\"'\w]\s*:\s*\[(?!\s*\d+\s*\])|\[(?=\s*\{)")
+_BETWEEN = " \t\r\n,`"
+"""What may stand between steps."""
 _FOREIGN = re.compile(
     r"""(?P<json>"(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/|\#[^\n]*
     |(?:'(?P<single>(?:[^'\\\n]|\\[^\n])*)'|[“”](?P<curly>[^"“”\\\n]*)[“”])(?=\s*[,:\]}])
@@ -156,6 +160,9 @@ def read_plan(text: str, instruction: str, workers: Sequence[str], config: Plann
         WorkflowError: there are no subtasks, too many, or one is no JSON or not valid; the message says which and why.
     """
     text = spoken(text)
+    if text.startswith('"'):
+        with suppress(ValueError, RecursionError):
+            text = str(json.loads(text))
     try:
         raw, cut_off = _scan(text)
     except WorkflowError:  # perhaps a step is JSON without comments, and without commas that end nothing
@@ -251,6 +258,8 @@ def _as_json(match: re.Match[str]) -> str:
     """What a match of `_FOREIGN` is in JSON."""
     kind = match.lastgroup
     said = match[kind] if kind else " "
+    if kind == "json":  # as JavaScript, and no JSON, escapes quotation marks
+        return re.sub(r"\\(.)", lambda pair: pair[1] if pair[1] in "'`" else pair[0], said, flags=re.DOTALL)
     if kind == "single":
         said = re.sub(r"\\'|\\?\"", lambda quote: "'" if "'" in quote[0] else '\\"', said)
     if kind == "word":
@@ -262,11 +271,27 @@ def _scan(text: str) -> tuple[list[Any], bool]:
     """The steps of the last whole plan in a text, else all steps in it, and whether a further one is cut off."""
     plan: list[Any] | None = None
     loose: list[dict[str, Any]] = []
-    cut_off = False
-    position, unreadable = _opening(text, 0), 0
-    while position >= 0 and unreadable < _MOST_UNREADABLE:
+    cut_off = within = False
+    position, unreadable, last = _opening(text, 0), 0, 0
+
+    def pass_over(gap: str) -> None:
+        """Note what stands before a step or the end: within a list, no words, which may be another step."""
+        nonlocal within
+        if not within and (begins := _LIST.search(gap)):
+            within, gap = True, gap[begins.end() :]
+        words, closed, _ = gap.partition("]")
+        if within and words.strip(_BETWEEN):
+            raise WorkflowError(f"step {len(loose) + 1} is no JSON: {words.strip(_BETWEEN)[:80]!r}")
+        within = within and not closed
+
+    while position >= 0:
+        if unreadable == _MOST_UNREADABLE:
+            if _STEP_WORDS.search(text, position):
+                raise WorkflowError("too much that is no JSON stands before further steps")
+            break
         try:
             value, end = _DECODER.raw_decode(text, position)
+            entries = _steps(value)
         except WorkflowError:
             raise
         except (ValueError, RecursionError) as error:  # the former also for numbers that are too long to be read
@@ -277,31 +302,53 @@ def _scan(text: str) -> tuple[list[Any], bool]:
             elif text[position] == "{" and _STEP_WORDS.search(text, end, following if following >= 0 else len(text)):
                 raise WorkflowError(f"step {len(loose) + 1} is no JSON: {error}") from None
         else:
-            if (entries := _steps(value)) is not None:
-                plan, loose = entries, []
-            elif _is_step(value):
+            if entries is not None:
+                if (plan or loose) and _ids(plan or loose).isdisjoint(_ids(entries)):
+                    raise WorkflowError("the last plan lacks the steps before it")
+                plan, loose, within = entries, [], False
+            elif _is_step(value) or (isinstance(value, dict) and "id" in value):
+                pass_over(text[last:position])
                 loose.append(value)
+            last = end
         position = _opening(text, end)
     if plan is not None and loose:
         raise WorkflowError("after a whole plan there are further steps")
+    if loose:
+        pass_over(text[last:].partition("{" if cut_off else "}")[0])
     return plan or loose, cut_off and plan is None
+
+
+def _ids(steps: Sequence[Any]) -> set[str]:
+    return {str(step.get("id")) for step in steps if isinstance(step, dict)}
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON; raises `WorkflowError` where it says two things under one key."""
     entry = dict(pairs)
-    if twice := next((key for key, value in pairs if entry[key] != value), None):
+    if twice := next((key for key, value in pairs if entry[key] is not value and entry[key] != value), None):
         raise WorkflowError(f"an object has two values of {twice!r}")
     return entry
 
 
 def _steps(value: Any) -> list[Any] | None:
-    """The list of steps that a value is, or holds under whatever name."""
-    if isinstance(value, dict) and "subtasks" not in value:
-        found = None if _is_step(value) else map(_steps, value.values())
-        return next((steps for steps in found or () if steps), None)
-    steps = value["subtasks"] if isinstance(value, dict) else value
-    return steps if isinstance(steps, list) and any(map(_is_step, steps)) else None
+    """The list of steps that a value is, or holds under whatever name, be it as a text of JSON.
+
+    Raises:
+        WorkflowError: it holds several, or a step within a step.
+    """
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") and "instruction" in value:
+        value = _DECODER.decode(value)
+    if isinstance(value, list) and any(map(_is_step, value)):
+        return value
+    if isinstance(value, dict) and _is_step(value) and ("depends_on" in value or "subtasks" not in value):
+        if _steps([inner for key, inner in value.items() if key not in _FIELDS]):
+            raise WorkflowError(f"subtask {value.get('id')!r} holds further steps")
+        return None
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    found = [steps for inner in inside if (steps := _steps(inner))]
+    if len(found) > 1:
+        raise WorkflowError("steps stand in several lists")
+    return found[0] if found else None
 
 
 def _opening(text: str, position: int) -> int:
@@ -317,12 +364,13 @@ def _is_step(entry: Any) -> bool:
 def _subtask(entry: Any, workers: Sequence[str], config: PlannerConfig) -> Subtask:
     if not isinstance(entry, dict):
         raise WorkflowError(f"a subtask is an object of JSON, not {_json(entry)[:80]}")
+    _steps(entry)
     where = f"subtask {entry.get('id')!r}"
     assigned = config.language.assign
     entry = dict(entry)
     for key in ("depends_on", "fallback"):  # one alone, or none
         value = entry.get(key, ())
-        entry[key] = [] if value is None else [value] if isinstance(value, str | int) else value
+        entry[key] = [] if value is None else [value] if isinstance(value, str | int | float) else value
     fields = {key: value for key, value in entry.items() if key in (_FIELDS if assigned else _FIELDS - _ASSIGNMENT)}
     try:
         subtask = Subtask.model_validate(fields)

@@ -181,6 +181,12 @@ READ = {
     "not closed": f"{BEGUN}{ONE}, {TWO}, {THREE}",
     "another name": WHOLE.replace("subtasks", "steps"),
     "within another object": f'{{"plan": {WHOLE}}}',
+    "NaN in a key that no step has": WHOLE.replace('"id": 2', '"score": NaN, "id": 2'),
+    "the arguments of a call": json.dumps({"name": "plan", "arguments": WHOLE}),
+    "a list of calls": json.dumps([{"function": {"name": "plan", "arguments": WHOLE}}]),
+    "a text of JSON": json.dumps(WHOLE),
+    "ids that are numbers and texts": WHOLE.replace("[1, 2]", '[1.0, "2"]').replace('"id": 1', '"id": "1"'),
+    "prose before an unclosed list": f"As in [1]: {BEGUN}{ONE}, {TWO}, {THREE}]",
     "a key twice, and the same": WHOLE.replace('"id": 2', '"id": 2, "id": 2'),
 }
 REFUSED = {
@@ -199,6 +205,20 @@ REFUSED = {
     "two lists of steps": f'{{"subtasks": [{ONE}], "subtasks": [{ONE}, {TWO}]}}',
     "an id twice": f"{BEGUN}{ONE}, {ONE}]}}",
     "a parent that is an object": WHOLE.replace("[1, 2]", '{"a": 1}'),
+    "bare words for a step": f"{BEGUN}{ONE}, do that]}}",
+    "bare words for the first step": f"{BEGUN}do that, {TWO}]}}",
+    "bare words between steps": f"{BEGUN}{ONE}, do that, {THREE.replace('1, 2', '1')}]}}",
+    "bare words, then cut off": f"{BEGUN}{ONE}, do that, {THREE[:40]}",
+    "dots for a step": f"{BEGUN}{ONE}, ..., {THREE.replace('1, 2', '1')}]}}",
+    "an object for a step that is not closed": f'{BEGUN}{ONE}, {{"text": do, {TWO}]}}',
+    "a line without instruction": f'{ONE}\n{{"id": 2, "task": "do that"}}',
+    "a step within a step": f'{BEGUN}{ONE[:-1]}, "then": [{TWO}]}}]}}',
+    "a text of steps within a step": f'{BEGUN}{ONE[:-1]}, "then": {json.dumps(f"[{TWO}]")}}}]}}',
+    "two lists under two names": f'{{"subtasks": [{ONE}], "more": [{TWO}]}}',
+    "two plans that go on": f"{BEGUN}{ONE}]}}\n{BEGUN}{TWO}]}}",
+    "a step before a plan": f"{ONE}\n{BEGUN}{TWO}]}}",
+    "steps after much that is no JSON": f"{ONE} {'{x ' * 120}{TWO}",
+    "an id that is no number": WHOLE.replace('"id": 2', '"id": NaN'),
     "nothing": "I cannot plan that.",
 }
 
