@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 from pydantic_core import PydanticCustomError
 
 from orchestai.config import FIRST_POOL, read
-from orchestai.config.section import as_yaml, refuse_secret_url
+from orchestai.config.section import refuse_secret_url
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.plugins import did_you_mean
 from orchestai.workers.api_faults import PassingError
@@ -30,11 +30,9 @@ _MOST_USD = 10_000.0
 """No model costs more per million tokens, or per call: such a price is in another unit."""
 _MOST_PAGES, _MOST_MODELS = 50, 20
 """A server with more is a catalog, of which nobody wants everything in a pool."""
-_CURSORS = {
-    **{"last_id": "after_id", "nextPageToken": "pageToken", "next_page_token": "page_token"},
-    **{"next_cursor": "cursor", "nextCursor": "cursor"},
-}
+_CURSORS = {"last_id": "after_id", "nextPageToken": "pageToken", "next_page_token": "page_token"}
 """What a page of a list says of the next one -> the parameter that asks for it."""
+_UNNAMED = re.compile(r"^models/|:latest$")
 _PRIVATE = (".localhost", ".local", ".internal", ".lan")
 _ENDPOINT = re.compile(r"/+(models|(chat/)?completions)?/*(?=\?|$)")
 _WITHOUT_ENDPOINT = (401, 403, 404, 405, 501)
@@ -109,7 +107,7 @@ async def find_models(urls: Sequence[str], key_envs: Sequence[str], names: Seque
         meant = [server for server in listed if not host or host in _hosts(server.url)]
         known = [model for server in meant for model in listed[server]]
         # A server that lists nothing is believed to have it.
-        found = [model for model in known if name in _names(model.name)] or [
+        found = [model for model in known if name in (model.name, _UNNAMED.sub("", model.name))] or [
             ServedModel(name, server) for server in meant if not listed[server]
         ]
         if not found:
@@ -156,6 +154,10 @@ def set_prices(models: Sequence[ServedModel], prices: Sequence[str]) -> list[Ser
 
 def write_config(models: Sequence[ServedModel]) -> str:
     """YAML with comments: a worker for each model, the tools of the first pool, and a cascade from cheap to strong."""
+
+    def as_entry(key: str, fields: Mapping[str, Any]) -> str:
+        return textwrap.indent(as_yaml({key: fields}), "    ")
+
     first = read(FIRST_POOL)["workers"]
     tools = {name: worker for name, worker in first["pool"].items() if worker["kind"] == "tool"}
     entries, pool = "", ""
@@ -171,17 +173,17 @@ def write_config(models: Sequence[ServedModel]) -> str:
         typical = typical_price(model.prices or Prices(), 1)
         strength[key] = model.unpriced, typical, float(size[1]) if size else inf
         where = {"base_url": model.server.url, "api_key_env": model.server.key_env}
-        entries += _entry(key, {"kind": "openai_api", "name": model.name, **where})
+        entries += as_entry(key, {"kind": "openai_api", "name": model.name, **where})
         card = f"{short}, {ANY_MODEL}" + f". {model.description}" * bool(model.description)
         worker = {"kind": "model", "model": key, "strategy": "chat", "max_new_tokens": _MAX_NEW_TOKENS, "card": card}
         if (prices := model.prices) is not None:
             worker |= {"price_per_call_usd": prices.per_call} if prices.per_call else {}
             worker |= {"price_per_mtok_in_usd": prices.per_mtok_in, "price_per_mtok_out_usd": prices.per_mtok_out}
-        pool += _entry(key, worker) + _UNPRICED * model.unpriced
+        pool += as_entry(key, worker) + _UNPRICED * model.unpriced
     cascade = [name for name in first["cascade"] if name in tools]
     return _CONFIG.format(
         models="\n" + entries if models else " {}\n",
-        pool=pool + "".join(_entry(name, tool) for name, tool in tools.items()),
+        pool=pool + "".join(as_entry(name, tool) for name, tool in tools.items()),
         cascade=json.dumps([*cascade, *sorted(strength, key=strength.__getitem__)]),
     )
 
@@ -317,11 +319,11 @@ async def _entries(client: HttpClient, reply: HttpReply) -> list[dict[str, Any]]
             if isinstance(name, str) and name.strip() and name.isprintable():
                 entries.append({**entry, "id": name})
         about = said if isinstance(said, dict) else {}
-        links = about.get("links")
-        following = (links if isinstance(links, dict) else about).get("next")
-        about = {**about, "last_id": about.get("has_more") and about.get("last_id")}
-        if cursor := next(((key, about[name]) for name, key in _CURSORS.items() if about.get(name)), None):
-            following = "?" + urlencode({**dict(parse_qsl(urlsplit(reply.url).query)), cursor[0]: cursor[1]})
+        links = about.get("links", about)
+        following = links.get("next") if isinstance(links, dict) else None
+        for name, parameter in _CURSORS.items():
+            if about.get(name) and (name != "last_id" or about.get("has_more")):
+                following = "?" + urlencode({**dict(parse_qsl(urlsplit(reply.url).query)), parameter: about[name]})
         try:
             further = urljoin(reply.url, str(following)) if following else ""
             if not further or further in seen or _hosts(further) != _hosts(reply.url):
@@ -336,9 +338,8 @@ def _served(entry: Mapping[str, Any], server: Server) -> ServedModel:
     """A model as a server lists it; prices and a description are OpenRouter's, in dollars per token."""
     name, pricing, architecture = entry["id"], entry.get("pricing"), entry.get("architecture")
     outputs = architecture.get("output_modalities") if isinstance(architecture, dict) else None
-    methods = entry.get("supportedGenerationMethods")
-    able = "generateContent" in methods if isinstance(methods, list) else not _NOT_CHAT.search(name)
-    chats = "text" in outputs if isinstance(outputs, list) else able
+    able = "generateContent" in str(entry.get("supportedGenerationMethods") or "generateContent")
+    chats = "text" in outputs if isinstance(outputs, list) else able and not _NOT_CHAT.search(name)
     description = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", str(entry.get("description") or ""))
     shortened = textwrap.shorten(description, _LONGEST_DESCRIPTION, placeholder=" ...")
     prices = None
@@ -359,15 +360,6 @@ def _split(text: str, servers: Iterable[Server]) -> tuple[str, str]:
     return (host, name) if equals and any(host in _hosts(server.url) for server in servers) else ("", text)
 
 
-def _names(name: str) -> tuple[str, ...]:
-    """How a model may be called: Ollama's need no tag, and Google's no folder."""
-    return name, name.removesuffix(":latest"), name.removeprefix("models/")
-
-
 def _alternatives(name: str, known: Sequence[str]) -> str:
     some = ", ".join(known[:5]) + ", ..." * (len(known) > 5)
     return did_you_mean(name, known) or (f"; there are {some}" if known else "")
-
-
-def _entry(key: str, fields: Mapping[str, Any]) -> str:
-    return textwrap.indent(as_yaml({key: fields}), "    ")

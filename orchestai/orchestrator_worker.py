@@ -10,9 +10,9 @@ from orchestai.config import Contract, NestedConfig, WorkerConfig, load_config
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.orchestrator import Orchestrator
 from orchestai.tasks.asked_task import AnswerKind
+from orchestai.tasks.program_source import named
 from orchestai.workers.base import Answer, Request, Signature, Usage, Worker, WorkerCard, WorkerError, WorstCase
 from orchestai.workers.prompting.prompts import Chat
-from orchestai.workers.prompting.source import named
 from orchestai.workers.registry import BuildContext
 
 _ENTRY_POINT = "task_func"

@@ -59,8 +59,8 @@ class Subtask(BaseModel):
 
 
 def _number_as_text(value: Any) -> Any:
-    value = int(value) if isinstance(value, float) and value.is_integer() else value
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    is_whole = isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0
+    return str(int(value)) if is_whole else value
 
 
 class Workflow(BaseModel):

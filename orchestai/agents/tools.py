@@ -22,7 +22,7 @@ from orchestai.agents.search_index import Passage, SearchFunction, SearchIndex
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.plugins import find_object
 from orchestai.sandbox import Program, Sandbox
-from orchestai.text.programs import unfenced
+from orchestai.tasks.programs import unfenced
 from orchestai.text.spoken import spoken
 from orchestai.threads import in_thread
 from orchestai.workers.tools.functions import calculate

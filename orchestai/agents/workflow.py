@@ -16,12 +16,12 @@ from orchestai.config.section import Section
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.outcome import Outcome, Reward, RewardPart, Scored, Unscorable, reward_number
 from orchestai.sandbox import Sandbox
+from orchestai.tasks import program_source as source
+from orchestai.tasks.programs import fenced
 from orchestai.tasks.task import Task
-from orchestai.text.programs import fenced
 from orchestai.text.spoken import enclosed, spoken
 from orchestai.training.rl.batch import rows_of
 from orchestai.types import Episode, TokenDecisions, Trajectory, Turn
-from orchestai.workers.prompting import source
 
 _UNPRINTABLE = re.compile(r"[^\t\n\x20-\x7e\x80-\U0010ffff]|[\ud800-\udfff]")
 

@@ -135,13 +135,8 @@ def read_routerbench(path: Path) -> Iterator[TableOutcome]:
 
 
 _RESPONSE = "_response"
-_OTHER_COLUMNS = frozenset(
-    {
-        *("prompt", "subject", "", "question_id", "prompt_id", "sample_id", "category", "dataset", "turn", "turns"),
-        *FIELDS,
-    }
-    | {*SHORT}
-)
+_QUESTION = ("prompt", "subject", "question_id", "prompt_id", "sample_id", "category", "dataset", "turn", "turns", "")
+_OTHER_COLUMNS = frozenset({*_QUESTION, *FIELDS, *SHORT})
 
 
 def read_routellm(path: Path) -> Iterator[TableOutcome]:
@@ -165,9 +160,9 @@ def read_routellm(path: Path) -> Iterator[TableOutcome]:
                 )
             task_type = row.get("task_type", row.get("subject", subject))
             for worker, score in scores.items():
-                name = row.get("id", row.get("question_id", ""))
-                about = {"where": where, "id": name, "query": row["prompt"], "task_type": task_type}
-                yield TableOutcome(**about, worker=worker, reply=replies.get(worker), **measures({"score": score}))
+                about = {"where": where, "id": row.get("id", row.get("question_id", "")), "query": row["prompt"]}
+                about |= {"task_type": task_type, "worker": worker, "reply": replies.get(worker)}
+                yield TableOutcome(**about, **measures({"score": score}))
 
 
 TableReader: TypeAlias = Callable[[Path], Iterable[TableOutcome | UnusableOutcomeError]]

@@ -19,9 +19,9 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Literal, NamedTuple, TypeAlias
 
+from orchestai.tasks.programs import put_above, unfenced
 from orchestai.tasks.task import Task
 from orchestai.tasks.visible_examples import Example
-from orchestai.text.programs import put_above, unfenced
 from orchestai.text.syntax import parse_literal, parse_python
 from orchestai.workers.base import Signature
 from orchestai.workflow import Subtask, Workflow
@@ -417,7 +417,7 @@ def _literal(source: str) -> str:
 
 
 _ALIAS = re.compile(rf"(.*\n)\s*{STEP} = (\w+)\s*", re.DOTALL)
-"""A source whose function is called otherwise, as `workers.prompting.source.named` leaves it."""
+"""A source whose function is called otherwise, as `tasks.program_source.named` leaves it."""
 
 
 def assemble(task: Task, workflow: Workflow, outputs: Mapping[str, str], kind: Literal["dataflow", "sink"]) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from orchestai.outcome import judged
 from orchestai.sandbox.program import Program
 from orchestai.sandbox.sandbox import Sandbox
+from orchestai.tasks.programs import parses
 from orchestai.tasks.visible_examples import Example
-from orchestai.text.programs import parses
 from orchestai.text.syntax import ignores_its_arguments
 
 _HEAD = """\

@@ -19,8 +19,8 @@ from orchestai.sandbox.packages import Packages, find_packages
 from orchestai.sandbox.program import OPEN_REFUSED, Isolation, Limits, OpenVerdicts, Program, Report, TestVerdict
 from orchestai.sandbox.static.modes import objection_to_copies, only_calls_and_compares
 from orchestai.sandbox.static.test_discovery import helper_tests, list_tests, names_of, packed, with_given
+from orchestai.tasks.programs import unfenced
 from orchestai.tasks.suites import ANSWER_PACKAGES, PROGRAM_PACKAGES
-from orchestai.text.programs import unfenced
 from orchestai.text.syntax import free_names
 
 _SEEN = (*PROGRAM_PACKAGES, "math_verify", "antlr4", "pytest", "pip")

@@ -23,8 +23,8 @@ _NO_MONEY_CODES = re.compile(
 )
 _NO_BALANCE = re.compile(
     r"credit balance|(insufficient|not enough|negative) (account |credit |api |remaining |available )?(balance|credits?"
-    r"|funds)|(balance|credits?|funds) (is |are |has been |have been )?(insufficient|exhausted|too low|not enough|depleted"
-    r"|used up)|余额不足|欠费|余额已用完",
+    r"|funds)|(balance|credits?|funds) (is |are |has been |have been )?(insufficient|exhausted|too low|not enough"
+    r"|used up|depleted)|余额不足|欠费|余额已用完",
     re.I,
 )
 _NO_MONEY = re.compile(r"insufficient quota|billing|payment required", re.I)

@@ -11,8 +11,8 @@ from orchestai.evaluation.tables.replies import (
     run_replies,
 )
 from orchestai.sandbox import Sandbox
+from orchestai.tasks.program_source import reply_program
 from orchestai.tasks.task import Task
-from orchestai.workers.prompting.source import reply_program
 
 TESTS = """\
 import unittest

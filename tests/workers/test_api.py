@@ -187,7 +187,13 @@ async def test_a_check_fails_where_the_work_would(server: ChatServer) -> None:
         (page, Reply(error("too short"), 400)),
         (absent, Reply({}, 503)),
     ]
-    for models, answers in [*passing, (Reply({"data": []}), absent), (page, absent), (absent, absent), (absent, Reply(error("a wrong key"), 401))]:
+    for models, answers in [
+        *passing,
+        (Reply({"data": []}), absent),
+        (page, absent),
+        (absent, absent),
+        (absent, Reply(error("a wrong key"), 401)),
+    ]:
         server.lists, server.after = {"/v1/models": models}, answers
         generator = model(server.url)
         with nullcontext() if (models, answers) in passing else pytest.raises(UserError):

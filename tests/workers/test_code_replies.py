@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from orchestai.tasks.program_source import reply_program
 from orchestai.workers.base import Request, Signature
 from orchestai.workers.prompting.prompts import Chat
-from orchestai.workers.prompting.source import reply_program
 
 CASES = [json.loads(line) for line in Path(__file__).with_name("code_replies.jsonl").read_text().splitlines()]
 REQUEST = Request("Return the largest.", Signature("task_func", ("xs",)))

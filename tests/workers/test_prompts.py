@@ -7,11 +7,11 @@ import ast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestai.tasks import program_source as source
 from orchestai.tasks.composition.generate import OPERATIONS
+from orchestai.tasks.programs import parses
 from orchestai.tasks.visible_examples import Example
-from orchestai.text.programs import parses
 from orchestai.workers.base import Request, Signature
-from orchestai.workers.prompting import source
 from orchestai.workers.prompting.prompts import SHOTS, Chat, Complete, make_head
 
 STEP = Signature("step", ("x",))

@@ -17,8 +17,8 @@ from orchestai.estimate.comparators import REFUSED
 from orchestai.rewards.unit_tests import judge
 from orchestai.sandbox import Sandbox
 from orchestai.storage.byte_store import ByteStore
+from orchestai.tasks.program_source import reply_program
 from orchestai.tasks.task import Task
-from orchestai.workers.prompting.source import reply_program
 
 _MAX_STORED_BYTES = 1 << 28
 _VERSION = 2

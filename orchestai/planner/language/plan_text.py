@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -23,6 +22,7 @@ from orchestai.errors import UserError, first_problem
 from orchestai.planner.baselines import is_connective
 from orchestai.tasks.visible_examples import clean
 from orchestai.text.spoken import spoken
+from orchestai.text.steps import StepError, read_steps
 from orchestai.workers.base import WorkerCard
 from orchestai.workflow import Subtask, Workflow, WorkflowError
 
@@ -31,24 +31,8 @@ Quote: TypeAlias = Literal["whole", "numbered", "own"]
 
 _FIELDS = frozenset(Subtask.model_fields) - {"span"}
 _ASSIGNMENT = frozenset({"task_type", "worker", "fallback"})
-_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=lambda pairs: _object(pairs))
-_OPENS = re.compile(r"\{|\[(?=\s*\{)")
-_STEP_WORDS = re.compile(r"(?<![\w\\])['\"“”]?(?:instruction|depends_on|id)['\"“”]?\s*:")
-_LIST = re.compile(r"[\"'\w]\s*:\s*\[(?!\s*\d+\s*\])|\[(?=\s*\{)")
-_BETWEEN = " \t\r\n,`"
-"""What may stand between steps."""
-_FOREIGN = re.compile(
-    r"""(?P<json>"(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/|\#[^\n]*
-    |(?:'(?P<single>(?:[^'\\\n]|\\[^\n])*)'|[“”](?P<curly>[^"“”\\\n]*)[“”])(?=\s*[,:\]}])
-    |(?P<word>None|True|False)(?=\s*[,\]}])|(?<=[{,\s])(?P<key>[A-Za-z_]\w*)(?=\s*:)""",
-    re.DOTALL | re.VERBOSE,
-)
-"""What is JSON's in other languages, or in none: Python's and JavaScript's texts, words and keys, and comments."""
-_LAST_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=[\s,]*[\]}])', re.DOTALL)
 _FENCE = "```"
 _LANGUAGE = re.compile(r"\w*")
-_MOST_UNREADABLE = 100
-"""Braces that begin no JSON object, after which no further one is sought: each may be read far in vain."""
 _SHIELDED = re.compile(r"`[^`]*`|\([^()`]*(?:`[^`]*`[^()`]*)*\)")
 _NUMBER = re.compile(r"\[(\d{1,4})\]")
 _BEGINNING = re.compile(
@@ -160,16 +144,10 @@ def read_plan(text: str, instruction: str, workers: Sequence[str], config: Plann
         WorkflowError: there are no subtasks, too many, or one is no JSON or not valid; the message says which and why.
     """
     text = spoken(text)
-    if text.startswith('"'):
-        with suppress(ValueError, RecursionError):
-            text = str(json.loads(text))
     try:
-        raw, cut_off = _scan(text)
-    except WorkflowError:  # perhaps a step is JSON without comments, and without commas that end nothing
-        begins = re.search(r"[\[{]", text)
-        before = begins.start() if begins else 0
-        without = _FOREIGN.sub(_as_json, text[before:])
-        raw, cut_off = _scan(text[:before] + _LAST_COMMA.sub(lambda match: match[1] or "", without))
+        raw, cut_off = read_steps(text)
+    except StepError as error:
+        raise WorkflowError(str(error)) from None
     if not raw:
         raise WorkflowError("the model's reply holds no subtask")
     if len(raw) > config.max_subtasks:
@@ -254,117 +232,9 @@ def _is_whole(text: str) -> bool:
     return isinstance(value.get("subtasks") if isinstance(value, dict) else value, list)
 
 
-def _as_json(match: re.Match[str]) -> str:
-    """What a match of `_FOREIGN` is in JSON."""
-    kind = match.lastgroup
-    said = match[kind] if kind else " "
-    if kind == "json":  # as JavaScript, and no JSON, escapes quotation marks
-        return re.sub(r"\\(.)", lambda pair: pair[1] if pair[1] in "'`" else pair[0], said, flags=re.DOTALL)
-    if kind == "single":
-        said = re.sub(r"\\'|\\?\"", lambda quote: "'" if "'" in quote[0] else '\\"', said)
-    if kind == "word":
-        return {"None": "null", "True": "true", "False": "false"}[said]
-    return f'"{said}"' if kind in ("single", "curly", "key") else said
-
-
-def _scan(text: str) -> tuple[list[Any], bool]:
-    """The steps of the last whole plan in a text, else all steps in it, and whether a further one is cut off."""
-    plan: list[Any] | None = None
-    loose: list[dict[str, Any]] = []
-    cut_off = within = False
-    position, unreadable, last = _opening(text, 0), 0, 0
-
-    def pass_over(gap: str) -> None:
-        """Note what stands before a step or the end: within a list, no words, which may be another step."""
-        nonlocal within
-        if not within and (begins := _LIST.search(gap)):
-            within, gap = True, gap[begins.end() :]
-        words, closed, _ = gap.partition("]")
-        if within and words.strip(_BETWEEN):
-            raise WorkflowError(f"step {len(loose) + 1} is no JSON: {words.strip(_BETWEEN)[:80]!r}")
-        within = within and not closed
-
-    while position >= 0:
-        if unreadable == _MOST_UNREADABLE:
-            if _STEP_WORDS.search(text, position):
-                raise WorkflowError("too much that is no JSON stands before further steps")
-            break
-        try:
-            value, end = _DECODER.raw_decode(text, position)
-            entries = _steps(value)
-        except WorkflowError:
-            raise
-        except (ValueError, RecursionError) as error:  # the former also for numbers that are too long to be read
-            end, unreadable = position + 1, unreadable + 1
-            following = text.find("{", end)
-            if text[position] == "{" and following < 0 and "}" not in text[end:]:
-                cut_off = True
-            elif text[position] == "{" and _STEP_WORDS.search(text, end, following if following >= 0 else len(text)):
-                raise WorkflowError(f"step {len(loose) + 1} is no JSON: {error}") from None
-        else:
-            if entries is not None:
-                if (plan or loose) and _ids(plan or loose).isdisjoint(_ids(entries)):
-                    raise WorkflowError("the last plan lacks the steps before it")
-                plan, loose, within = entries, [], False
-            elif _is_step(value) or (isinstance(value, dict) and "id" in value):
-                pass_over(text[last:position])
-                loose.append(value)
-            last = end
-        position = _opening(text, end)
-    if plan is not None and loose:
-        raise WorkflowError("after a whole plan there are further steps")
-    if loose:
-        pass_over(text[last:].partition("{" if cut_off else "}")[0])
-    return plan or loose, cut_off and plan is None
-
-
-def _ids(steps: Sequence[Any]) -> set[str]:
-    return {str(step.get("id")) for step in steps if isinstance(step, dict)}
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON; raises `WorkflowError` where it says two things under one key."""
-    entry = dict(pairs)
-    if twice := next((key for key, value in pairs if entry[key] is not value and entry[key] != value), None):
-        raise WorkflowError(f"an object has two values of {twice!r}")
-    return entry
-
-
-def _steps(value: Any) -> list[Any] | None:
-    """The list of steps that a value is, or holds under whatever name, be it as a text of JSON.
-
-    Raises:
-        WorkflowError: it holds several, or a step within a step.
-    """
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") and "instruction" in value:
-        value = _DECODER.decode(value)
-    if isinstance(value, list) and any(map(_is_step, value)):
-        return value
-    if isinstance(value, dict) and _is_step(value) and ("depends_on" in value or "subtasks" not in value):
-        if _steps([inner for key, inner in value.items() if key not in _FIELDS]):
-            raise WorkflowError(f"subtask {value.get('id')!r} holds further steps")
-        return None
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    found = [steps for inner in inside if (steps := _steps(inner))]
-    if len(found) > 1:
-        raise WorkflowError("steps stand in several lists")
-    return found[0] if found else None
-
-
-def _opening(text: str, position: int) -> int:
-    """Where the next object, or list of objects, begins; -1 if none does."""
-    begins = _OPENS.search(text, position)
-    return begins.start() if begins else -1
-
-
-def _is_step(entry: Any) -> bool:
-    return isinstance(entry, dict) and not {"instruction", "depends_on"}.isdisjoint(entry)
-
-
 def _subtask(entry: Any, workers: Sequence[str], config: PlannerConfig) -> Subtask:
     if not isinstance(entry, dict):
         raise WorkflowError(f"a subtask is an object of JSON, not {_json(entry)[:80]}")
-    _steps(entry)
     where = f"subtask {entry.get('id')!r}"
     assigned = config.language.assign
     entry = dict(entry)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestai.errors import InfrastructureError, UserError
+from orchestai.tasks.program_source import reply_program
 from orchestai.tasks.records import read_table
 from orchestai.tasks.splits import task_hash
 from orchestai.workers.base import Answer, Request, WorkerCard, WorstCase
-from orchestai.workers.prompting.source import reply_program
 
 _SHOWN = 60
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from orchestai.errors import UserError
+from orchestai.tasks import program_source as source
+from orchestai.tasks.programs import programs
 from orchestai.tasks.visible_examples import Example
-from orchestai.text.programs import programs
 from orchestai.text.syntax import parse_literal
 from orchestai.workers.base import Request, Signature
 from orchestai.workers.generation import Prompt
-from orchestai.workers.prompting import source
 
 if TYPE_CHECKING:
     from orchestai.workers.prompting.template import RequestTemplate

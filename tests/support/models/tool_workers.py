@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from orchestai.config import Config
-from orchestai.text.programs import fenced
-from orchestai.workers.prompting import source
+from orchestai.tasks import program_source as source
+from orchestai.tasks.programs import fenced
 
 
 def with_tools_alone(config: Config) -> Config:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Sequence
 
-from orchestai.text.programs import binds, fenced, find_method, is_test, longest_program, parses, put_above, takes
+from orchestai.tasks.programs import binds, fenced, find_method, is_test, longest_program, parses, put_above, takes
 from orchestai.text.syntax import free_names, names, parse, parse_python
 
 IMPORTS: dict[str, str] = {
