@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 from pydantic_core import PydanticCustomError
 
 from orchestai.config import FIRST_POOL, read
-from orchestai.config.section import refuse_secret_url
+from orchestai.config.section import as_yaml, refuse_secret_url
 from orchestai.errors import InfrastructureError, UserError
 from orchestai.plugins import did_you_mean
 from orchestai.workers.api_faults import PassingError
@@ -32,7 +32,6 @@ _MOST_PAGES, _MOST_MODELS = 50, 20
 """A server with more is a catalog, of which nobody wants everything in a pool."""
 _CURSORS = {"last_id": "after_id", "nextPageToken": "pageToken", "next_page_token": "page_token"}
 """What a page of a list says of the next one -> the parameter that asks for it."""
-_UNNAMED = re.compile(r"^models/|:latest$")
 _PRIVATE = (".localhost", ".local", ".internal", ".lan")
 _ENDPOINT = re.compile(r"/+(models|(chat/)?completions)?/*(?=\?|$)")
 _WITHOUT_ENDPOINT = (401, 403, 404, 405, 501)
@@ -107,7 +106,7 @@ async def find_models(urls: Sequence[str], key_envs: Sequence[str], names: Seque
         meant = [server for server in listed if not host or host in _hosts(server.url)]
         known = [model for server in meant for model in listed[server]]
         # A server that lists nothing is believed to have it.
-        found = [model for model in known if name in (model.name, _UNNAMED.sub("", model.name))] or [
+        found = [model for model in known if name in (model.name, re.sub("^models/|:latest$", "", model.name))] or [
             ServedModel(name, server) for server in meant if not listed[server]
         ]
         if not found:
@@ -154,10 +153,6 @@ def set_prices(models: Sequence[ServedModel], prices: Sequence[str]) -> list[Ser
 
 def write_config(models: Sequence[ServedModel]) -> str:
     """YAML with comments: a worker for each model, the tools of the first pool, and a cascade from cheap to strong."""
-
-    def as_entry(key: str, fields: Mapping[str, Any]) -> str:
-        return textwrap.indent(as_yaml({key: fields}), "    ")
-
     first = read(FIRST_POOL)["workers"]
     tools = {name: worker for name, worker in first["pool"].items() if worker["kind"] == "tool"}
     entries, pool = "", ""
@@ -173,17 +168,17 @@ def write_config(models: Sequence[ServedModel]) -> str:
         typical = typical_price(model.prices or Prices(), 1)
         strength[key] = model.unpriced, typical, float(size[1]) if size else inf
         where = {"base_url": model.server.url, "api_key_env": model.server.key_env}
-        entries += as_entry(key, {"kind": "openai_api", "name": model.name, **where})
+        entries += textwrap.indent(as_yaml({key: {"kind": "openai_api", "name": model.name, **where}}), "    ")
         card = f"{short}, {ANY_MODEL}" + f". {model.description}" * bool(model.description)
         worker = {"kind": "model", "model": key, "strategy": "chat", "max_new_tokens": _MAX_NEW_TOKENS, "card": card}
         if (prices := model.prices) is not None:
             worker |= {"price_per_call_usd": prices.per_call} if prices.per_call else {}
             worker |= {"price_per_mtok_in_usd": prices.per_mtok_in, "price_per_mtok_out_usd": prices.per_mtok_out}
-        pool += as_entry(key, worker) + _UNPRICED * model.unpriced
+        pool += textwrap.indent(as_yaml({key: worker}), "    ") + _UNPRICED * model.unpriced
     cascade = [name for name in first["cascade"] if name in tools]
     return _CONFIG.format(
         models="\n" + entries if models else " {}\n",
-        pool=pool + "".join(as_entry(name, tool) for name, tool in tools.items()),
+        pool=pool + textwrap.indent(as_yaml(tools), "    "),
         cascade=json.dumps([*cascade, *sorted(strength, key=strength.__getitem__)]),
     )
 
@@ -340,8 +335,7 @@ def _served(entry: Mapping[str, Any], server: Server) -> ServedModel:
     outputs = architecture.get("output_modalities") if isinstance(architecture, dict) else None
     able = "generateContent" in str(entry.get("supportedGenerationMethods") or "generateContent")
     chats = "text" in outputs if isinstance(outputs, list) else able and not _NOT_CHAT.search(name)
-    description = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", str(entry.get("description") or ""))
-    shortened = textwrap.shorten(description, _LONGEST_DESCRIPTION, placeholder=" ...")
+    about = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", str(entry.get("description") or ""))
     prices = None
     try:  # they may be missing, or depend on what is asked, as `-1` says
         said = pricing["prompt"], pricing["completion"], pricing.get("request") or 0  # type: ignore[index, union-attr]
@@ -351,7 +345,7 @@ def _served(entry: Mapping[str, Any], server: Server) -> ServedModel:
             prices = Prices(per_call, *per_token)
     except (KeyError, TypeError, ValueError, AttributeError):
         pass
-    return ServedModel(name, server, prices, shortened, chats)
+    return ServedModel(name, server, prices, textwrap.shorten(about, _LONGEST_DESCRIPTION, placeholder=" ..."), chats)
 
 
 def _split(text: str, servers: Iterable[Server]) -> tuple[str, str]:

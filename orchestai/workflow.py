@@ -59,8 +59,7 @@ class Subtask(BaseModel):
 
 
 def _number_as_text(value: Any) -> Any:
-    is_whole = isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0
-    return str(int(value)) if is_whole else value
+    return str(int(value)) if type(value) in (int, float) and value % 1 == 0 else value
 
 
 class Workflow(BaseModel):

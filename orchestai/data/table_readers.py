@@ -135,8 +135,7 @@ def read_routerbench(path: Path) -> Iterator[TableOutcome]:
 
 
 _RESPONSE = "_response"
-_QUESTION = ("prompt", "subject", "question_id", "prompt_id", "sample_id", "category", "dataset", "turn", "turns", "")
-_OTHER_COLUMNS = frozenset({*_QUESTION, *FIELDS, *SHORT})
+_OTHER_COLUMNS = frozenset({"prompt", "subject", "question_id", "category", "turn", "turns", "", *FIELDS, *SHORT})
 
 
 def read_routellm(path: Path) -> Iterator[TableOutcome]:
@@ -155,14 +154,12 @@ def read_routellm(path: Path) -> Iterator[TableOutcome]:
                 scores = {c: v for c, v in row.items() if c not in _OTHER_COLUMNS and not c.startswith(apart)}
                 replies = {model: scores.pop(model + _RESPONSE) for model in [*scores] if model + _RESPONSE in scores}
             if "prompt" not in row or not scores:
-                raise UserError(
-                    f"{where}: not a row of RouteLLM, which has `prompt` and a column or a `score` per model"
-                )
-            task_type = row.get("task_type", row.get("subject", subject))
-            for worker, score in scores.items():
-                about = {"where": where, "id": row.get("id", row.get("question_id", "")), "query": row["prompt"]}
-                about |= {"task_type": task_type, "worker": worker, "reply": replies.get(worker)}
-                yield TableOutcome(**about, **measures({"score": score}))
+                raise UserError(f"{where}: no row of RouteLLM, which has `prompt` and a column or a `score` per model")
+            kind = row.get("task_type", row.get("subject", subject))
+            about = {"where": where, "id": row.get("id", row.get("question_id", "")), "query": row["prompt"]}
+            for one, score in scores.items():
+                numbers = measures({"score": score})
+                yield TableOutcome(**about, task_type=kind, worker=one, reply=replies.get(one), **numbers)
 
 
 TableReader: TypeAlias = Callable[[Path], Iterable[TableOutcome | UnusableOutcomeError]]
