@@ -155,7 +155,7 @@ def read_routellm(path: Path) -> Iterator[TableOutcome]:
                 replies = {model: scores.pop(model + _RESPONSE) for model in [*scores] if model + _RESPONSE in scores}
             if "prompt" not in row or not scores:
                 raise UserError(f"{where}: no row of RouteLLM, which has `prompt` and a column or a `score` per model")
-            kind = row.get("task_type", row.get("subject", subject))
+            kind: Any = row.get("task_type", row.get("subject", subject))
             about = {"where": where, "id": row.get("id", row.get("question_id", "")), "query": row["prompt"]}
             for one, score in scores.items():
                 numbers = measures({"score": score})
