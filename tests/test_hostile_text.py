@@ -19,9 +19,9 @@ from orchestai.config import PlannerConfig
 from orchestai.outcome import Unscorable
 from orchestai.planner.language.plan_text import read_plan
 from orchestai.rewards import answers, citations, maths
+from orchestai.tasks import programs
 from orchestai.tasks.program_source import reply_program
 from orchestai.tasks.visible_examples import clean, parse_examples
-from orchestai.text import programs
 from orchestai.text.spoken import spoken
 from orchestai.workers.base import Request, WorkerError
 from orchestai.workers.prompting.prompts import without_example
