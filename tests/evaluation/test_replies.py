@@ -84,7 +84,6 @@ def test_replies_are_run_against_all_tests_and_verdicts_are_kept(tmp_path):
         found = run_replies(table, tasks, sandbox, tmp_path)
     np.testing.assert_array_equal(found.table.score, [[1, 0, 0, 0]])
     np.testing.assert_array_equal(found.visible, [[1, 1, 0, 0]])
-    assert found.agreement() == (pytest.approx(1 / 3), 1.0)
     seen = found.seen()
     assert seen.same[0, 0] == seen.same[0, 1] != seen.same[0, 2] != seen.same[0, 3]
     assert [seen.kinds[kind] for kind in seen.shown[0]] == ["passes", "passes", "refused", "refused"]

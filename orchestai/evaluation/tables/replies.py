@@ -33,12 +33,10 @@ class ProgramReplies:
         table: the queries for which there are tests; `score` is 1 where a reply passes all of them, else 0, and NaN
             where the sandbox could not judge it.
         visible: (queries, workers) 1 where it passes the first test, which a cascade may see.
-        recorded: (queries, workers) the scores that the table came with.
     """
 
     table: OutcomeTable
     visible: Values
-    recorded: Values
 
     def seen(self) -> SeenAnswers:
         """What may be seen: which replies pass the first test, and so say the same of it."""
@@ -46,12 +44,6 @@ class ProgramReplies:
         same = failing * (1 + np.arange(self.visible.shape[1]))
         names, types = np.unique(self.table.task_types, return_inverse=True)
         return SeenAnswers(same, failing, types, ("passes", REFUSED), tuple(names.tolist()))
-
-    def agreement(self) -> tuple[float, float]:
-        """Of the replies that were recorded as right the share that pass, and of those as wrong the share that fail."""
-        known = np.isfinite(self.table.score) & np.isfinite(self.recorded)
-        right, wrong = known & (self.recorded == 1), known & (self.recorded == 0)
-        return float(self.table.score[right].mean()), float(1 - self.table.score[wrong].mean())
 
 
 def matching_tasks(table: OutcomeTable, tasks: Sequence[Task]) -> tuple[dict[int, Task], int]:
@@ -102,7 +94,7 @@ def run_replies(
         for column, tests in enumerate(asyncio.run(passed_tests(tasks[row], replies))):
             if tests is not None:
                 visible[index, column], passed[index, column] = tests[0], all(tests)
-    return ProgramReplies(replace(own, score=passed), visible, own.score)
+    return ProgramReplies(replace(own, score=passed), visible)
 
 
 async def _tests_passed(task: Task, reply: str | None, sandbox: Sandbox, store: ByteStore) -> list[bool] | None:
