@@ -2,11 +2,11 @@
 
     python -m benchmarks.strangers DATA [--json docs/results/strangers.json] [--draws 10] [--pools 80]
 
-Verdicts on 30 tasks, on 100, and on half of a table choose what is served, by `orchestai.evaluation.fitting.choose`;
+Verdicts on 30 tasks, on 100, and on half of a table choose what is served, by `orchestai.evaluation.fitting`;
 the other tasks measure it. Tables of more than 14 workers give a pool of seven, drawn anew each time. `bfcl pools` are
 80 such pools at 30 and 100 tasks. Success is in points above the best single worker chosen on the same tasks, `fixed`
 is the best of single workers and (from 100 tasks on) fixed cascades at no more than its price, the static mix costs
-what the served choice costs, and `knn` and `prior` (by type) are always followed. `covered` says in how many draws the
+what the served choice costs, and `knn` and `prior` (by type) are always followed. `covered` says in how many draws of 30 tasks the
 interval of the verdict's gain holds what came true. DATA is as for `benchmarks.answers`, and also holds
 `routellm_mmlu/mmlu.jsonl.gz`. Without it nothing is done.
 """
@@ -101,8 +101,9 @@ def draw(source: Source, size: int, seed: int, covered: bool) -> dict[str, list[
     rows: dict[str, tuple[Values, Values]] = {}
     kinds = dict[str, str]()
     near = source.features[known]
+    candidates = fitting.candidates(seen, learned, near, dearer=True)
     for row, dearer in ("served", False), ("served at any price", True):
-        chosen = fitting.choose(seen, learned, near, dearer=dearer)
+        chosen = fitting.pick(candidates, dearer=dearer)
         kinds[row] = chosen.kind
         rows[row] = fitting.serve(chosen, asked, truth, (near, learned), source.features[others])
         if not dearer:
@@ -170,7 +171,7 @@ def measured(data: Path, draws: int, pools: int) -> Iterator[tuple[str, int, dic
             for seed in range(count):
                 workers = np.sort(np.random.default_rng(seed).choice(width, _WIDTH, replace=False))
                 own = source.pool(workers) if some else source
-                found.append(draw(own, size, seed, covered=title != POOLS and size < half))
+                found.append(draw(own, size, seed, covered=title != POOLS and size == SIZES[0]))
             yield title, size, figures(found)
 
 

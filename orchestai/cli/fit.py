@@ -321,9 +321,12 @@ def _choose(
     read = collection.log.read().records
     replies, verdicts, refused = fitting.outcomes_of(read, collection.tasks, names)
     counts = np.isfinite(verdicts.right).sum(axis=0)
-    often = np.flatnonzero(counts >= 0.8 * counts.max()).tolist()
+    won = np.nansum(verdicts.right, axis=0)
+    often = np.flatnonzero((counts >= 0.8 * counts.max()) & ((won > 0) | ~won.any())).tolist()
     for worker in np.setdiff1d(np.arange(len(workers)), often).tolist():
-        say(f"{workers[worker]}: not compared: {counts[worker]} of {counts.max()} answers could be judged")
+        say(f"{workers[worker]}: left out: right on {won[worker]:g} of {counts[worker]} tasks judged")
+    if not np.nansum(verdicts.cost_usd):
+        say("nobody has a price, so what is served is chosen as if every call were free")
     rows = np.flatnonzero(np.isfinite(verdicts.right[:, often]).all(axis=1))
     if not rows.size:
         raise UserError("no task was judged for all workers; see above")
@@ -336,11 +339,11 @@ def _choose(
     )
     features = query_features(texts, config.workers.models_dir)
     with console.status("choosing") as status:
-        selection = fitting.choose(answers, truth, features, dearer=dearer)
+        found = fitting.candidates(answers, truth, features, dearer=True)
+        selection, other = (fitting.pick(found, dearer=allowed) for allowed in (dearer, True))
         evidence = fitting.cross_validate(
             answers, truth, features, near_duplicate_groups(texts), dearer=dearer, progress=status.update
         )
-        other = None if dearer else fitting.choose(answers, truth, features, dearer=True)
         compared = _only(config, kept)
         own = {collection.planners[name] for name in kept}
         asked = {task.task_id for task in tasks}

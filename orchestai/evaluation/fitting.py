@@ -37,6 +37,8 @@ _DRAWN: Final = 60.0
 """Verdicts that a judge's own probability of its answers counts as, where ways of asking are compared."""
 _SHARES: Final = (1.0, 0.5)
 """Of what the best single worker costs: budgets for which orders of workers are learned."""
+_ERRORS: Final = 1.5
+"""Standard errors by which a candidate has to be above the best single worker."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,57 +68,63 @@ Served: TypeAlias = tuple[Values, Values]
 """(queries,) success and US dollars."""
 
 
-def choose(
+def candidates(
     answers: SeenAnswers, verdicts: Verdicts, features: Features | None = None, *, dearer: bool = False
-) -> Selection:
-    """Choose what to serve on queries of which every worker has a verdict.
-
-    Success is drawn to what the judge thought of its own answers, or to the best single worker's where nobody judges,
-    as if that had been seen on sixty queries: with few verdicts, the best of many ways is so by chance. Anything but
-    the best single worker has to be a standard error above it, paired, and cost no more.
+) -> list[Selection]:
+    """What could be served, the best single worker first, by queries of which every worker has a verdict.
 
     Args:
         features: (queries, width) unit vectors of the queries' texts; without them nobody is chosen by near tasks.
-        dearer: may cost more than the best single worker.
+        dearer: also ways that a budget beyond the best single worker's price suggests.
     """
     judge = Judge.learn(answers, verdicts.right)
     votes = judge.votes(answers, verdicts.right)
     singles = [_tried(Way(np.array([one]), judge=judge), answers, verdicts, votes) for one in range(votes.shape[1])]
     best = best_of(iter(singles), np.inf)
     assert best is not None
-    count = len(best.success)
-    price = float(best.cost_usd.mean())
-    alone = Selection(SINGLE, best, best)
+    count, found = len(best.success), [Selection(SINGLE, best, best)]
     if count < FEWEST_TO_LEARN or len(singles) == 1:
-        return alone
-    budgets = [max(share * price, 1e-9) for share in _SHARES]
+        return found
+    budgets = [max(share * float(best.cost_usd.mean()), 1e-9) for share in _SHARES]
     if dearer:
-        budgets += [float(np.maximum(verdicts.cost_usd, 1e-9).mean(axis=0).max())]
-    found = [
-        Selection(JUDGED, best, one)
-        for budget in budgets
-        for one in judged_ways(answers, verdicts, budget, best.way.order.tolist())
-    ]
+        budgets.append(float(np.maximum(verdicts.cost_usd, 1e-9).mean(axis=0).max()))
+    for budget in budgets:
+        ways = judged_ways(answers, verdicts, budget, best.way.order.tolist())
+        found += [Selection(JUDGED, best, one) for one in ways]
     if count >= FEWEST_FOR_CASCADES:
         fixed = (replace(way, judge=judge) for way in fixed_ways(answers, verdicts, max(budgets)))
         found += [Selection(CASCADE, best, _tried(way, answers, verdicts, votes)) for way in fixed]
     if features is not None:
         rows = np.arange(count)
         workers = nearest_workers(features, features, verdicts.right, verdicts.cost_usd, apart=True)
-        near = Choice(best.way, verdicts.right[rows, workers], verdicts.cost_usd[rows, workers], best.probability)
+        near = replace(best, success=verdicts.right[rows, workers], cost_usd=verdicts.cost_usd[rows, workers])
         found.append(Selection(NEAREST, best, near))
+    return found
+
+
+def pick(found: Sequence[Selection], *, dearer: bool = False) -> Selection:
+    """Which of the candidates is served.
+
+    Success is drawn to what the judge thought of its own answers, or to the best single worker's where nobody judges,
+    as if that had been seen on sixty queries: with few verdicts, the best of many ways is so by chance. Anything but
+    the best single worker has to be 1.5 standard errors above it, paired, and to cost no more.
+
+    Args:
+        found: the best single worker first.
+        dearer: may cost more than that.
+    """
+    alone, *others = found
+    best = alone.best
+    count, price = len(best.success), float(best.cost_usd.mean())
 
     def worth(one: Selection) -> Values:
         drawn_to = worth(alone) if one.kind == NEAREST else one.choice.probability
         return np.asarray((count * one.choice.success + _DRAWN * drawn_to) / (count + _DRAWN))
 
-    most = np.inf if dearer else price * (1 + 1e-9)
-    able = [one for one in found if one.choice.cost_usd.mean() <= most]
+    able = [one for one in others if dearer or one.choice.cost_usd.mean() <= price * (1 + 1e-9)]
     top = max([alone, *able], key=lambda one: (worth(one).mean(), -one.choice.cost_usd.mean()))
-    gain, seen = worth(top) - worth(alone), float((top.choice.success - best.success).mean())
-    if (seen, price) <= (0.0, top.choice.cost_usd.mean()):
-        return alone
-    return top if gain.mean() > gain.std() / np.sqrt(count) else alone
+    gain, seen = worth(top) - worth(alone), (top.choice.success - best.success).mean()
+    return top if seen > 0 and gain.mean() > _ERRORS * gain.std() / np.sqrt(count) else alone
 
 
 def _tried(way: Way, answers: SeenAnswers, verdicts: Verdicts, votes: Values) -> Choice:
@@ -188,7 +196,8 @@ def cross_validate(
         own, truth = answers.take(held), verdicts.take(held)
         learned = None if features is None else (features[known], verdicts.take(known))
         near, new = (None, None) if features is None else (features[known], features[held])
-        chosen = choose(answers.take(known), verdicts.take(known), near, dearer=dearer)
+        tried = candidates(answers.take(known), verdicts.take(known), near, dearer=dearer)
+        chosen = pick(tried, dearer=dearer)
         served[:, held] = serve(chosen, own, truth, learned, new)
         single[:, held] = chosen.best.way.decide(own).outcome(truth)
     return Evidence((served[0], served[1]), (single[0], single[1]))
@@ -255,7 +264,8 @@ def verdict(
     single = f"{workers[selection.worker]} alone {_share(best.success)} at {_usd(best.cost_usd)}"
     right = verdicts.right.max(axis=1)
     solved = np.where(verdicts.right >= 1, verdicts.cost_usd, np.inf).min(axis=1)
-    oracle = f"any worker right {right.mean():.0%} at {_usd(np.where(np.isinf(solved), 0.0, solved))}"
+    solved = np.where(np.isinf(solved), verdicts.cost_usd.min(axis=1), solved)
+    oracle = f"any worker right {right.mean():.0%} at {_usd(solved)}"
     served, held = f"Served: {describe(selection, workers)}", ""
     if selection.kind == SINGLE:
         served += f"; {_why(evidence, count)}"
@@ -287,7 +297,7 @@ def describe(selection: Selection, workers: Sequence[str]) -> str:
 def _why(evidence: Evidence | None, count: int) -> str:
     if evidence is None:
         return f"{count} tasks cannot say more than who did best on them"
-    return "no other choice was a standard error above it at no more than its price"
+    return "no other choice was surely enough above it at no more than its price"
 
 
 def _gain(evidence: Evidence) -> str:

@@ -28,7 +28,7 @@ def test_several_cheap_workers_are_asked_where_they_beat_the_dear_one(rng):
     right = rng.random((400, 4)) < (0.75, 0.75, 0.75, 0.85)
     seen, verdicts, names = asked(right, (1.0, 1.0, 1.0, 10.0), rng)
     known, others = np.arange(60), np.arange(60, 400)
-    chosen = fitting.choose(seen.take(known), verdicts.take(known))
+    chosen = fitting.pick(fitting.candidates(seen.take(known), verdicts.take(known)))
     success, usd = fitting.serve(chosen, seen.take(others), verdicts.take(others))
     assert chosen.kind == fitting.JUDGED
     assert success.mean() > right[others, 3].mean() + 0.02
@@ -43,9 +43,9 @@ def test_several_cheap_workers_are_asked_where_they_beat_the_dear_one(rng):
 def test_the_single_worker_stays_where_nothing_is_better(rng):
     same = np.repeat(rng.random((60, 1)) < 0.6, 3, axis=1)
     seen, verdicts, names = asked(same, (1.0, 2.0, 3.0), rng)
-    chosen = fitting.choose(seen, verdicts)
+    chosen = fitting.pick(fitting.candidates(seen, verdicts))
     assert (chosen.kind, chosen.worker) == (fitting.SINGLE, 0)
-    few = fitting.choose(seen.take(np.arange(3)), verdicts.take(np.arange(3)))
+    few = fitting.pick(fitting.candidates(seen.take(np.arange(3)), verdicts.take(np.arange(3))))
     assert few.kind == fitting.SINGLE
     lines = fitting.verdict(names, seen, verdicts, chosen, None)
     assert lines[0].startswith("Served: w0 alone")
@@ -57,7 +57,7 @@ def test_specialists_are_told_by_the_nearest_tasks(rng):
     right = np.stack([(kind == 0) | (rng.random(80) < 0.2), (kind == 1) | (rng.random(80) < 0.2)], axis=1)
     seen, verdicts, _ = asked(right, (1.0, 1.0), rng)
     known, others = np.arange(40), np.arange(40, 80)
-    chosen = fitting.choose(seen.take(known), verdicts.take(known), features[known])
+    chosen = fitting.pick(fitting.candidates(seen.take(known), verdicts.take(known), features[known]))
     assert chosen.kind == fitting.NEAREST
     learned = features[known], verdicts.take(known)
     success, usd = fitting.serve(chosen, seen.take(others), verdicts.take(others), learned, features[others])
