@@ -6,8 +6,8 @@ Verdicts on 30 tasks, on 100, and on half of a table choose what is served, by `
 the other tasks measure it. Tables of more than 14 workers give a pool of seven, drawn anew each time. `bfcl pools` are
 80 such pools at 30 and 100 tasks. Success is in points above the best single worker chosen on the same tasks, `fixed`
 is the best of single workers and (from 100 tasks on) fixed cascades at no more than its price, the static mix costs
-what the served choice costs, and `knn` and `prior` (by type) are always followed. `covered` says in how many draws of 30 tasks the
-interval of the verdict's gain holds what came true. DATA is as for `benchmarks.answers`, and also holds
+what the served choice costs, and `knn` and `prior` (by type) are always followed. `covered` says in how many draws of
+30 tasks the interval of the verdict's gain holds what came true. DATA is as for `benchmarks.answers`, and also holds
 `routellm_mmlu/mmlu.jsonl.gz`. Without it nothing is done.
 """
 

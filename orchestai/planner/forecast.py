@@ -373,10 +373,11 @@ class RoutingPlanner:
         return plans
 
     def _nearest(self, queries: Queries, allowed: Sequence[int]) -> Sequence[int]:
-        count, known = len(self.estimate.workers), self.estimate
-        whole = np.flatnonzero([one == WHOLE for one in known.known.task_types])
+        known, count = self.estimate, len(self.estimate.workers)
+        whole = np.flatnonzero([task_type == WHOLE for task_type in known.known.task_types])
         with np.errstate(invalid="ignore", divide="ignore"):
-            right = (known.won / known.tried)[whole, count:][:, allowed]
-            cost_usd = (known.spent[0] / known.asked)[whole][:, allowed]
-        found = nearest_workers(queries.embeddings, known.known.embeddings[whole], right, cost_usd)
+            right = known.won[whole, count:] / known.tried[whole, :count]
+            usd = known.spent[0][whole] / known.asked[whole]
+        embeddings = known.known.embeddings[whole]
+        found = nearest_workers(queries.embeddings, embeddings, right[:, allowed], usd[:, allowed])
         return [allowed[worker] for worker in found]

@@ -9,6 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestai.cli import app
+from orchestai.config import load_config
+from orchestai.data.prepare import fit_estimate
+from orchestai.execution.log import read_log
+from orchestai.planner.checkpoint import NEAREST, estimate_state, open_checkpoint, save_router
+from orchestai.planner.files import STATE_KEY
+from orchestai.tasks.task import Task
 
 POOL = """
 import re
@@ -86,6 +92,15 @@ def test_what_is_fitted_is_served(here):
         code, said = orchestai("run", question, *serving, "--json")
         assert code == 0
         assert f'"answer": "{answer}"' in said
+    config = load_config(Path("out/fit.yaml"))
+    estimate = fit_estimate(read_log("out/execution_logs").records, config)
+    save_router("near.pth", config, **{STATE_KEY: estimate_state(estimate), NEAREST: True})
+    planner = open_checkpoint("near.pth", config.planner, config.workers)
+    tasks = [
+        Task(task_id=q, suite="mine", instruct_prompt=q)
+        for q in ("What is 8 plus 30?", "What is the capital of Chile?")
+    ]
+    assert [plan.workflow.subtasks[0].worker for plan in planner.plan(tasks)] == ["adder", "atlas"]
     orchestai("fit", "mine.csv", "--output_dir", "out")
     assert sorted(Path("out/execution_logs").glob("*.jsonl")) == log
 
