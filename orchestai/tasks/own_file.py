@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -80,7 +81,11 @@ def _task(suite: str, named: Mapping[TaskField, str], record: Record) -> Task:
 
 
 def _may_be_plan(value: Any) -> bool:
-    return _is_absent(value) or isinstance(value, dict | list) or str(value).lstrip().startswith(("{", "["))
+    return _is_absent(value) or isinstance(value, dict | list) or '"instruction"' in str(value)
+
+
+_NO_COMMA = re.compile(r"(?<=['\"])[ \n]+(?=['\"])")
+"""As NumPy prints lists."""
 
 
 def _listed(cell: Any) -> Any:
@@ -88,7 +93,7 @@ def _listed(cell: Any) -> Any:
     if isinstance(cell, str) and cell.strip().startswith("["):
         for read in (parse_literal, json.loads):
             with suppress(SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
-                value = read(cell.strip())
+                value = read(_NO_COMMA.sub(", ", cell.strip()))
                 return value if isinstance(value, list) and all(isinstance(one, str) for one in value) else cell
     return cell
 

@@ -9,10 +9,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import unescape
+from itertools import takewhile
 from typing import Any
 
 from orchestai.text.spoken import enclosed, spoken
-from orchestai.text.syntax import free_names, parse_python
+from orchestai.text.syntax import free_names, parse_literal, parse_python
 
 _MOST_PARSED = 200_000
 """Characters, over all ends of a program that are tried: about a tenth of a second."""
@@ -25,7 +26,10 @@ _TAGS = tuple(
     for opening, closing in (
         (r"\[(?:PYTHON|CODE)\]", r"\[/(?:PYTHON|CODE)\]"),
         (r"^[ \t]*(?-i:\[BEGIN\])", r"(?-i:\[DONE\])"),
-        (r"<(?:code|python|solution|answer)\b[^<>\n]{0,80}>", r"</(?:code|python|solution|answer)>"),
+        (
+            r"<(?:code|python|solution|answer|parameter)\b[^<>\n]{0,80}>",
+            r"</(?:code|python|solution|answer|parameter)>",
+        ),
         (r"<pre\b[^<>\n]{0,80}>", "</pre>"),
     )
 )
@@ -33,7 +37,7 @@ _TAGS = tuple(
 _TAG_LINE = re.compile(r"^[ \t]*\[/?(?:PYTHON|CODE|BEGIN|DONE)\][ \t]*$", re.MULTILINE)
 _HTML = re.compile(r"</?(?:span|code|b|i|em|strong)\b[^<>\n]{0,200}>|(?<=>)\n(?=<br)")
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|#\d+|#x[0-9a-f]+);", re.IGNORECASE)
-_JSON = re.compile(r"[{\[]\s*[\"{]|\A\s*\"")
+_JSON = re.compile(r"[{\[]\s*[\"'{]|\A\s*\"")
 _MOST_VALUES = 8
 _PATCH = re.compile(r"^(?:@@|diff --git |\*\*\* (?:Begin|Update|Add) |<{5,} |--- [^\n]*\n\+\+\+ )", re.MULTILINE)
 _PATCH_HEAD = re.compile(r"diff --git |index \w+\.\.|new file|@@|\*\*\* |--- /dev/null|\+\+\+ |\\ No newline")
@@ -89,7 +93,9 @@ def programs(text: str, name: str = "", arity: int | None = None) -> list[str]:
     if whole is not None and any(isinstance(node, _NAMED) for node in whole.body) and not _TAG_LINE.search(text):
         return [text]
     found = [code for block, info in (*values, *_blocks(text, budget)) if (code := _read(block, info, budget))]
-    if not _PATCH.search(text) and not any(_defines_something(code) for code in found):
+    if _PATCH.search(text):
+        found += [code for code in [_unpatched(text)] if code]
+    elif not any(_defines_something(code) for code in found):
         without_marks = "\n".join("" if _MARKS.match(line) else line for line in text.split("\n"))
         found += [code for code in [_between_prose(without_marks, budget)] if code]
     found = list(dict.fromkeys(found))[-_MOST_CANDIDATES:]
@@ -157,7 +163,10 @@ def _in_json(text: str, depth: int = 3) -> Iterator[tuple[str, str]]:
         try:
             values: list[Any] = [json.JSONDecoder(strict=False).raw_decode(text[begins.start() :].lstrip())[0]]
         except (ValueError, RecursionError):
-            continue
+            try:  # as Python prints it
+                values = [parse_literal(text.strip())]
+            except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+                continue
         for value in values:
             if isinstance(value, list) and all(isinstance(line, str) for line in value):
                 value = "\n".join(value)
@@ -251,7 +260,8 @@ def _between_prose(text: str, budget: _Budget) -> str | None:
         taken = 1
         if _BEGINS.match(line):
             margin = line[: len(line) - len(line.lstrip())]
-            part = longest_program("", "\n".join(each.removeprefix(margin) for each in lines[place:]), budget) or ""
+            block = takewhile(lambda each: not each.strip() or each.startswith(margin), lines[place:])
+            part = longest_program("", "\n".join(each.removeprefix(margin) for each in block), budget) or ""
             if part.strip():
                 parts.append(part.rstrip())
                 taken = part.count("\n") + 1

@@ -42,7 +42,7 @@ _MARKS = (
     (r"◁\s*think\s*▷", r"◁\s*/\s*think\s*▷"),
     (r"<\|(?:begin_of_thought|inner_prefix)\|>", r"<\|(?:end_of_thought|inner_suffix)\|>"),
     (r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),
-    (r"<\|think(?:ing|_start)?\|>", r"<\|(?:/think(?:ing)?|think_end)\|>"),
+    (r"<\|think(?:ing|_start)?\|>", r"<\|(?:/think(?:ing)?|think_end)\|>|<\|end\|><\|begin\|>assistant<\|content\|>"),
     (r"<(?:unused|ctrl)94>", r"<(?:unused|ctrl)95>"),
     (r"<\|channel>thought", r"<channel\|>"),
     (r"(?:(?:<\|start\|>)?assistant)?<\|channel\|>(?:analysis|commentary)", _FINAL),
@@ -50,7 +50,7 @@ _MARKS = (
 )
 """How families of models open and close their thoughts."""
 _IN_WORDS = (
-    (r"here(?:['’]s| is) my thought process:", r"here(?:['’]s| is) my response:"),
+    (r"\**here(?:['’]s| is) my thought process:\**", r"\**here(?:['’]s| is) my response:\**(?=[^*])"),
     (r"here (?:are|is) my reasoning(?: steps)?:", r"\[BEGIN FINAL RESPONSE\]"),
     (r"## Thinking[ \t]*\n", r"## Final Response[ \t]*\n"),
     (r"thinking\.\.\.[ \t]*\n", r"\.\.\.done thinking\.?"),
@@ -81,10 +81,12 @@ _WRAPS = re.compile(
 )
 _AROUND = re.compile(
     rf"{_WRAPS.pattern}|(?:<\|(?:end\w*|im_end|eot|eot_id|eom_id|eos|END_OF_TURN_TOKEN|role_end)\|>|<end_of_turn>"
-    r"|<turn\|>|<｜end▁of▁sentence｜>)\s*(?=\Z|<[|｜e])"
+    r"|\[\|endofturn\|\]|<seed:eos>|<turn\|>|<｜end▁of▁sentence｜>)\s*(?=\Z|<[|｜e])"
 )
-_ANSWER = re.compile(rf"(?:<\|start\|>assistant)?{_FINAL}|<\|im_start\|>assistant\n")
-_MAY_END = re.compile(r"(?:(?:<[^<>\s]{0,24}>?|\[[A-Z ]{0,20}\]?)\s*)+\Z")
+_ANSWER = re.compile(
+    rf"(?:<\|start\|>assistant)?{_FINAL}|<\|im_start\|>assistant\n|<\|start_header_id\|>assistant<\|end_header_id\|>"
+)
+_MAY_END = re.compile(r"(?:(?:<[^<>\s]{0,24}>?|\[[\w |]{0,20}\]?)\s*)+\Z")
 """The end of a reply, or of what came of one, that may be special tokens, or the beginning of one."""
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _UNSURE = re.compile(r"`{1,2}|~{1,2}|(?:assistant)?[<\[◁][^\n]{0,100}")
@@ -166,12 +168,18 @@ class SpokenListener:
         held = self._held
         if self._ends is not None:
             mark = self._ends.search(held)
+            quoted = mark is not None and held[: mark.start()][-1:] in _QUOTES and mark["ends"] is not None
+            if mark is not None and quoted and mark.end() == len(held):
+                return False
+            quoted = quoted and mark is not None and held[mark.end()] in _QUOTES
             until = mark.end() if mark else max(0, len(held) - _LONGEST_MARK)
             self._held, self._unsure = held[until:], self._unsure + held[:until] * bool(self._unsure)
             if mark is None:
                 return False
             if mark["ends"] is None:
                 self._depth += held[: mark.start()][-1:] not in _QUOTES
+                return True
+            if quoted:
                 return True
             self._depth, self._unsure = self._depth - 1, "\n"
             if not self._depth:
@@ -188,7 +196,7 @@ class SpokenListener:
                 self._held, self._ends, self._depth = begun[opened.end() :], _CLOSES[opened.lastgroup or ""], 1
                 self._unsure = opened[0] * (int((opened.lastgroup or "m0")[1:]) >= len(_MARKS))
                 return True
-            if any(mark.startswith(begun.casefold()) for mark in _MAY_BE) or _UNSURE.fullmatch(begun):
+            if any(mark.startswith(begun.lstrip("*").casefold()) for mark in _MAY_BE) or _UNSURE.fullmatch(begun):
                 return False
             self._in_code ^= begun.startswith(("```", "~~~"))
             self._new_line = self._thought = False

@@ -17,8 +17,8 @@ from orchestai.workers.base import WorkerError
 _SHOWN, _LONGEST = 200, 10_000
 """Characters of a server's message that are passed on, and that are read as one in Python's words."""
 _NO_MONEY_CODES = re.compile(
-    r"insufficient_?(quota|balance|credits?|funds)|billing_\w+|payment_required|arrearage|exceeded_current_quota"
-    r"|budget_exceeded|quota_exceeded_error|account_?overdue|charge_?resource_?exhausted|\b1113\b",
+    r"insufficient_?\w{0,8}(quota|balance|credits?|funds)|billing_\w+|payment_required|arrearage|exceeded_current_quota"
+    r"|budget_exceeded|quota_exceeded_error|account_?overdue|charge_?resource_?exhausted|free_?tier_?only|quota_failed|\b1113\b",
     re.I,
 )
 _NO_BALANCE = re.compile(
@@ -33,6 +33,7 @@ _TOO_LONG = re.compile(
     r"|max_?model_?len|model (max|maximum) length|(prompt|input|message|text|request)s? (is|are) too (long|large)"
     r"|inputs?`? tokens? (?!per )|too many (input |prompt |total )?tokens(?! per)|(input|prompt) token count"
     r"|(prompt|input) length|input_too_l|prompt too (long|large)|prompt_tokens_exceeded|model token limit"
+    r"|must have less than \d+ tokens|maxLength|string too long|longer than the max"
     r"|max(imum)? (sequence|input|prompt)[ _](length|characters|tokens)|\b1261\b|超长|上下文长度",
     re.I,
 )
@@ -112,18 +113,23 @@ def fault_of_status(
     if status == 200 and (meant := re.search(r"\b[45]\d\d\b", codes)):
         status = int(meant[0])
     reason = f"HTTP {status}: {(words or str(body))[:_SHOWN]}"
-    no_money = _says(_NO_BALANCE, told, asked) or (status in (400, 403) and _says(_NO_MONEY, told, asked))
+    no_money = _says(_NO_BALANCE, told, asked) or (status in (400, 403, 412) and _says(_NO_MONEY, told, asked))
     if status == 402 or no_money or _NO_MONEY_CODES.search(codes):
         return InfrastructureError("payment", f"the account has no money or quota left ({reason}); top it up")
     if status == 429:
         return PassingError("rate_limit", reason, after_s)
-    if status == 413 or (status < 500 and (_TOO_LONG.search(codes) or _says(_TOO_LONG, told, asked))):
+    too_long = status < 500 or (status == 500 and "longer than" in told)
+    if status == 413 or (too_long and (_TOO_LONG.search(codes) or _says(_TOO_LONG, told, asked))):
         return WorkerError(f"the prompt is too long for the model ({reason})")
     if status < 500 and (_POLICY.search(codes) or _says(_POLICY, told, asked)):
         return WorkerError(f"refused by the provider's content policy ({reason})")
     if (status >= 500 or status == 200) and _says(_TEMPLATE, told, asked):
         return RefusedRequestError(f"the model's chat template does not take the messages ({reason})", body)
-    if status == 401 or (status == 403 and readable) or (status == 400 and _NO_KEY.search(codes)):
+    if (
+        status == 401
+        or (status == 403 and readable and not _MODEL.search(codes))
+        or (status == 400 and _NO_KEY.search(codes))
+    ):
         return InfrastructureError("authentication", f"the key is refused ({reason})")
     if status in (404, 410) or (status < 500 and _MODEL.search(codes)):
         return InfrastructureError("model", reason)

@@ -16,7 +16,7 @@ from orchestai.workers.generation import Hear
 _SHOWN = 80
 _MOST_TOKENS = 10**9
 """No reply takes more; a larger figure is none."""
-_CACHED = ("cached_tokens", "prompt_cache_hit_tokens", "num_cached_tokens", "cached_content_token_count")
+_CACHED = ("cached_tokens", "prompt_cache_hit_tokens", "num_cached_tokens", "cached_prompt_text_tokens")
 _STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 """How a stream of events begins."""
 _MARK_OF_UTF8 = b"\xef\xbb\xbf"
