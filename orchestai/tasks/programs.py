@@ -9,7 +9,6 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import unescape
-from itertools import takewhile
 from typing import Any
 
 from orchestai.text.spoken import enclosed, spoken
@@ -260,7 +259,8 @@ def _between_prose(text: str, budget: _Budget) -> str | None:
         taken = 1
         if _BEGINS.match(line):
             margin = line[: len(line) - len(line.lstrip())]
-            block = takewhile(lambda each: not each.strip() or each.startswith(margin), lines[place:])
+            outside = (n for n, each in enumerate(lines[place:], place) if each.strip() and not each.startswith(margin))
+            block = lines[place : next(outside, None)]
             part = longest_program("", "\n".join(each.removeprefix(margin) for each in block), budget) or ""
             if part.strip():
                 parts.append(part.rstrip())

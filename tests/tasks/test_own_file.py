@@ -60,7 +60,6 @@ def test_fields_have_their_own_names_unless_mapped_and_a_tasks_scorer_stands(tmp
     )
     first, second, third = tasks(tmp_path / "lists.csv", {})
     assert (first.answers, first.details["reference"], third.answers) == (("Rome", "Roma"), "the atlas", ("[1, 2]",))
-    assert second.test.count("def test") == 2 or second.test.count("assert") == 2
     (tmp_path / "index.csv").write_text("\n \n,instruction,answers\nx,a,1\nx,b,2\n")
     assert [task.task_id for task in tasks(tmp_path / "index.csv", {})] == ["index/1", "index/2"]
 

@@ -79,9 +79,7 @@ WORDS = [
     "It ends with `<|im_end|>`",
     "Oslo <Rome",
     "Here is my thought process: first Oslo, then Rome.",
-    "Here's my response: Rome",
     "## Thinking\nhelps.",
-    "Thinking... of Rome",
     "a [B] and [END",
     "analysis of the final assistant",
 ]
