@@ -53,7 +53,7 @@ _IN_WORDS = (
     (r"\**here(?:['’]s| is) my thought process:\**", r"\**here(?:['’]s| is) my response:\**(?=[^*])"),
     (r"here (?:are|is) my reasoning(?: steps)?:", r"\[BEGIN FINAL RESPONSE\]"),
     (r"## Thinking[ \t]*\n", r"## Final Response[ \t]*\n"),
-    (r"thinking\.\.\.[ \t]*\n", r"\.\.\.done thinking\.?"),
+    (r"thinking\.\.\.[ \t]*\n", r"\.\.\.done thinking\."),
 )
 """The same in words that anybody may write: they open thoughts where these are closed later on."""
 _MAY_BE = (
