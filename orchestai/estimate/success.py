@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Final
 
 import numpy as np
@@ -70,7 +69,7 @@ def word_offsets(features: Values, base: Values, score: Values, variances: Itera
         yield weights
 
 
-STRENGTHS: Final = (0.0, 0.02, 0.05, 0.1, 0.2)
+STRENGTHS: Final = (0.0, 0.05, 0.2, 1.0, 4.0)
 """A priori variances of what words may say: of the log odds of all workers alike, and of each worker's alone."""
 _FOLDS = 5
 
@@ -108,8 +107,9 @@ class FittedSuccess:
 def fit_success(attempts: Attempts, *, seed: int = 0) -> FittedSuccess:
     """Learn from attempts.
 
-    How much words may say is chosen by the likelihood of attempts held out (five folds of whole groups); it is nothing
-    where they tell nothing. The chosen one's held-out probabilities give the calibration.
+    How much words may say is chosen by the likelihood of attempts held out (five folds of whole groups): the least of
+    what is within one standard error of the best, so that it is nothing where they tell nothing. The chosen one's
+    held-out probabilities give the calibration.
     """
     held_out = np.zeros((len(STRENGTHS), len(STRENGTHS), *attempts.score.shape))
     folds = group_folds(attempts.groups, seed)
@@ -120,11 +120,11 @@ def fit_success(attempts: Attempts, *, seed: int = 0) -> FittedSuccess:
                 for other, estimate in enumerate(_learned(known, shared, STRENGTHS)):
                     held_out[one, other, test] = estimate.success(unseen)
 
-    def log_loss(one: tuple[int, ...]) -> float:
-        odds = logit(held_out[one])
-        return float(np.nanmean(np.logaddexp(0, odds) - attempts.score * odds))
-
-    both = min(product(range(len(STRENGTHS)), repeat=2), key=log_loss)
+    odds = logit(held_out)
+    losses = np.nansum(np.logaddexp(0, odds) - attempts.score * odds, axis=-1)
+    worse = losses - losses[np.unravel_index(losses.sum(axis=-1).argmin(), losses.shape[:2])]
+    within = worse.mean(axis=-1) <= worse.std(axis=-1) / len(folds) ** 0.5
+    both = min(zip(*map(np.ndarray.tolist, np.nonzero(within)), strict=True), key=sum)
     calibration = Calibration.of(held_out[both], attempts.score)
     estimate = learn(attempts, (STRENGTHS[both[0]], STRENGTHS[both[1]]), calibration)
     return FittedSuccess(estimate, calibration.apply(held_out[both]))
