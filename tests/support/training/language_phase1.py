@@ -18,7 +18,7 @@ def config(model: str | Path = "tiny", *, language: dict[str, object] | None = N
                 "model": str(model),
                 "tiny": {"vocab_size": 360, "hidden": 48, "layers": 2},
                 "describe": False,
-                "quote": "begun",
+                "quote": "whole",
                 "max_prompt_tokens": 64,
                 "max_new_tokens": 64,
                 "eval_plans": 3,
