@@ -14,9 +14,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
-INSTRUCTION = "Write `task_func(x)`: reverse the list `x` (for example `[1, 2]` -> `[2, 1]`)."
-
-
+INSTRUCTION = "Write `task_func(x)`: reverse the list `x` (`[1, 2]` -> `[2, 1]`, `[3, 1, 2]` -> `[2, 1, 3]`)."
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 
 

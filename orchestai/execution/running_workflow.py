@@ -173,10 +173,11 @@ class RunningWorkflow:
         """Whether the program does what the task's example calls show; where not, ask others for its steps in turn."""
         examples = parse_calls(self.task.instruction, self.task.entry_point)
         needed = [subtask for subtask in self.workflow.order() if subtask.id in self.workflow.needed()]
-        if self._hands_on_texts or not examples or any(self.results[step.id].status != "done" for step in needed):
+        if self._hands_on_texts or any(self.results[step.id].status != "done" for step in needed):
             return
         if len(self.workflow) == 1:
             self.does_as_shown = self.results[needed[0].id].passed_check
+        if len(self.workflow) == 1 or not examples:
             return
         seconds = min(self._seconds_left(), self.config.timeout_s)
         self.does_as_shown = False

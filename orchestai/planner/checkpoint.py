@@ -103,7 +103,6 @@ _OF_THE_WEIGHTS = (
     "task_types",
     "max_subtasks",
     "overlapping_spans",
-    "any_length",
     "max_fallbacks",
     "d_model",
     "num_layers",

@@ -94,7 +94,7 @@ def saved_config(planner: Mapping[str, Any]) -> PlannerConfig:
 SHIPPED = "shipped"
 WEIGHTS, CARD = "base.safetensors", "base.json"
 SHIPPED_FOLDER = Path(__file__).parent / "shipped"
-SHAPES = ("max_subtasks", "overlapping_spans", "any_length", "d_model", "num_layers", "num_heads")
+SHAPES = ("max_subtasks", "overlapping_spans", "d_model", "num_layers", "num_heads")
 """Keys of `planner` that the base's weights were made for."""
 
 

@@ -26,24 +26,25 @@ def path(tmp_path):
 
 def test_the_repository_config_loads_and_survives_a_round_trip(tmp_path, repository):
     config = load_config(repository / "config.yaml")
-    copy = tmp_path / "copy.yaml"
-    copy.write_text(config.to_yaml())
+    (copy := tmp_path / "copy.yaml").write_text(config.to_yaml())
     assert load_config(copy) == config
+
+
+def test_a_pool_that_says_nothing_of_training_learns_as_the_repository_does(path, repository):
+    ours, stranger = (load_config(file).training.phase2_rl for file in (repository / "config.yaml", path))
+    assert (ours.learning_rate, ours.lr_schedule) == (stranger.learning_rate, stranger.lr_schedule) == (6e-3, "linear")
+    assert load_config(path, ["planner.kind=language"]).training.phase2_rl.learning_rate < 1e-4
 
 
 @pytest.mark.parametrize(
     ("override", "parts"),
     [
-        (
-            "training.phase1_supervised.lambda_dga=0.5",
-            ["training.phase1_supervised.lambda_dga", "0.5", "did you mean 'lambda_dag'"],
-        ),
+        ("training.phase1_supervised.lambda_dga=0.5", ["supervised.lambda_dga", "0.5", "did you mean 'lambda_dag'"]),
         ("training.phase2_rl.algorithm=GRP", ["training.phase2_rl.algorithm", "'GRP'", "did you mean 'GRPO'"]),
         ("training.phase1_supervised.batch_size=many", ["training.phase1_supervised.batch_size", "'many'", "integer"]),
         ("workers.cascade=[serch]", ["workers.cascade.0", "'serch'", "did you mean 'search'"]),
         ("workers.pool.new.kind=tool", ["workers.pool.new.card", "missing"]),
         ("no_equals_sign", ["no_equals_sign", "section.key=value"]),
-        ("planner.kind={a", ["planner.kind={a"]),
     ],
 )
 def test_a_wrong_override_is_refused_with_its_path_value_and_fix(path, override, parts):

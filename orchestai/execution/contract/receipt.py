@@ -179,9 +179,8 @@ def _status(execution: Execution) -> Literal["complete", "partial", "failed"]:
     needed = execution.workflow.needed()
     if execution.does_as_shown is False or execution.truncated:
         return "partial"
-    return (
-        "complete" if all(result.status == "done" for result in execution.results if result.id in needed) else "failed"
-    )
+    done = all(result.status == "done" for result in execution.results if result.id in needed)
+    return "complete" if done else "failed"
 
 
 def _length(path: tuple[tuple[str, ...], float]) -> float:

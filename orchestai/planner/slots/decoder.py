@@ -216,7 +216,7 @@ class StructureDecoder(nn.Module):
         d = config.d_model
         self.layout = SlotLayout(config.max_subtasks, config.max_fallbacks)
         self.overlapping = config.overlapping_spans
-        self.left_to_right = config.any_length
+        self.left_to_right = not self.overlapping
         self.first = nn.Parameter(torch.randn(d) * 0.02)
         self.layers = nn.ModuleList(DecoderLayer(d, config.num_heads) for _ in range(config.num_layers))
         self.distance = DistanceBias(config.num_heads)
@@ -228,7 +228,7 @@ class StructureDecoder(nn.Module):
         self.number = nn.Embedding.from_pretrained(torch.zeros(config.max_subtasks, d), freeze=False)
         self.chosen = mlp(d, d, d)
         self.step = nn.Sequential(mlp(2 * d, d, d), nn.LayerNorm(d))
-        self.edges = EdgeScorer(d, meaning_width, config.num_heads, config.max_subtasks, any_length=config.any_length)
+        self.edges = EdgeScorer(d, meaning_width, config.num_heads, config.max_subtasks, any_length=self.left_to_right)
         self.parent_count = mlp(d, d, config.max_subtasks)
         self.state_value = ValueHead(d, 3)
         self.plan_value = ValueHead(d, 1)

@@ -149,7 +149,7 @@ def _served(
             left_out["it resumed a step of another run"] += 1
         elif any(attempt.tool_calls for subtask in record.subtasks for attempt in subtask.attempts):
             left_out["it called a client's tool before it answered"] += 1
-        elif not record.subtasks or record.receipt.status == "partial":
+        elif not record.subtasks or (record.receipt.status == "partial" and record.receipt.does_as_shown is None):
             left_out["it was interrupted"] += 1
         else:
             kept.append((record, feedback))

@@ -34,7 +34,7 @@ _LARGEST = 10_000
 _MOST_CONSTANTS = 12
 _LARGEST_EXPONENT = 1000
 
-_MANY_BITS, _FEWER_BITS = 16, 8
+_MANY_BITS, _FEWER_BITS = 14, 8
 """What examples hold, a sign three and a truth value one, that hardly one of two hundred expressions gives by chance;
 of three or more, fewer each."""
 

@@ -104,7 +104,7 @@ def test_no_word_is_in_two_steps_unless_the_configuration_allows_it(encoder: Tex
     sample = SampleSpec(EVERYTHING, 2.0, tuple(range(len(TASKS)))) if sampled else None
     shared = {}
     for overlapping in (False, True):
-        plans = planner(encoder, any_length=False, overlapping_spans=overlapping).plan(TASKS, sample=sample)
+        plans = planner(encoder, overlapping_spans=overlapping).plan(TASKS, sample=sample)
         shared[overlapping] = sum(overlaps(plan.workflow) for plan in plans if plan.workflow is not None)
     assert shared[False] == 0
     assert shared[True] > 0, "an untrained planner points anywhere, or this test shows nothing"

@@ -5,6 +5,9 @@ from __future__ import annotations
 from orchestai.config import Config
 from orchestai.tasks.task import Task
 
+SHORT = {"num_generations": 2, "tasks_per_update": 2, "num_episodes": 2, "eval_tasks": 2}
+PLAIN = {"lr_schedule": "constant", "num_minibatches": 1, "entropy_coef": 0.01}
+
 
 def configuration(folder, split="train", **phase2) -> Config:
     """Two tools, and a suite of eight tasks in a file."""
@@ -30,7 +33,5 @@ def configuration(folder, split="train", **phase2) -> Config:
         planner={"base": "none", "d_model": 16, "num_layers": 1, "num_heads": 2, "max_subtasks": 2, "max_fallbacks": 1},
         workers={"pool": tools, "cache_dir": folder / "cache"},
         tasks={"path": str(suite), "split": split},
-        training={
-            "phase2_rl": {"num_generations": 2, "tasks_per_update": 2, "num_episodes": 2, "eval_tasks": 2, **phase2}
-        },
+        training={"phase2_rl": {**SHORT, **PLAIN, **phase2}},
     )
