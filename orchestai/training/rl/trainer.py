@@ -139,7 +139,7 @@ class Trainer:
         """Share of the learning rate and of the entropy bonus that counts: the less, the more was solved at the start.
 
         A planner that fails has everything to find; bold steps make one forget that knows its workers. All counts where
-        too few validation tasks tell. Of planners of heads the bonus falls as the learning rate does.
+        too few validation tasks tell. Of planners of heads the bonus falls as the square of the learning rate.
         """
         solved = self.position.start_success.values()
         return (1 - fmean(solved)) ** _CAUTION if self.rules.cautious and len(solved) >= ENOUGH else 1.0
@@ -231,13 +231,12 @@ class Trainer:
         """Let each policy learn from what it has, at the learning rate of this update."""
         position = self.position
         progress = position.done(self.config) / length_of(self.config)
-        factor = rate_factor(self.config, position.update, progress) * self.boldness
+        schedule = rate_factor(self.config, position.update, progress)
+        factor, bonus = schedule * self.boldness, schedule**2 * self.boldness if self.rules.cautious else 1.0
         updated = {}
         for name, updates in self.updates.items():
             updates.learner.set_rates(factor)
-            steps, updated[name] = updates.learn(
-                learnings[name], position.update, factor if self.rules.cautious else 1.0
-            )
+            steps, updated[name] = updates.learn(learnings[name], position.update, bonus)
             position.versions[name] += steps
         return {"learning_rate": self.config.learning_rate * factor} | describe_policies(updated)
 
