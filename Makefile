@@ -51,7 +51,7 @@ $(VLLM)/installed: tests/real_vllm/requirements.txt
 	@touch $@
 
 lint: install
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy orchestai && $(BIN)/lint-imports
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy orchestai && $(BIN)/lint-imports && $(BIN)/python -m benchmarks.words --check
 
 # Other people's clients, in environments of their own, for tests/serving/test_clients.py.
 CLIENTS := .cache/clients

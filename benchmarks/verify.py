@@ -35,14 +35,7 @@ QUESTIONS = {
     "InterCode-SQL": "intercode-sql",
     "MBPP, the first test seen": "mbpp replies",
 }
-"""README's row -> run of `benchmarks.answers`."""
-DEMO = {
-    "lookup: who had the best record on the step's very words": "lookup",
-    "each step: stdlib-search, the best single worker": "each step: stdlib-search",
-    "static mix at equal cost": "static mix",
-    "self-consistency at equal cost: sampled until the visible examples pass": "sample-k-and-check",
-}
-"""README's row -> row of the demo, where it is called otherwise."""
+"""README's row -> run of `benchmarks.answers`. The demo's rows are called as in `docs/results/demo.json`."""
 
 
 def rows_of(page: Path, first: str) -> Iterator[list[str]]:
@@ -128,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             compare(f"{page}: {label}", cells, list(expected_answers(report, name.removesuffix(HELD_OUT), columns)))
     demo = json.loads((ROOT / "docs/results/demo.json").read_text()).get("decisions", {})
     for label, *cells in rows_of(ROOT / "README.md", "planner"):
-        if (own := demo.get(DEMO.get(label, label))) is None:
+        if (own := demo.get(label)) is None:
             print(f"README.md: {label}: skipped: docs/results/demo.json holds no decisions of this row")
             skipped += 1
             continue
