@@ -177,6 +177,8 @@ def _in_json(text: str, depth: int = 3) -> Iterator[tuple[str, str]]:
 
 def _unpatched(block: str) -> str | None:
     """What a patch makes of nothing; None where it changes something, which is not there."""
+    if (replaced := re.search(r"^<{5,}[^\n]*\n={5,}\n(.*?)^>{5,}", block, re.MULTILINE | re.DOTALL)) is not None:
+        return replaced[1]
     lines = [line for line in block.split("\n") if line.strip() and not _PATCH_HEAD.match(line)]
     return "\n".join(line[1:] for line in lines) if all(line.startswith("+") for line in lines) else None
 

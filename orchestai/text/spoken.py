@@ -60,11 +60,12 @@ _MAY_BE = (
     *(
         "assistant",
         "analysis",
-        "here is my thought process:",
-        "here's my thought process:",
-        "here’s my thought process:",
+        "## thinking\n",
+        "thinking...\n",
+        "here is my reasoning:",
+        "here are my reasoning steps:",
     ),
-    *("here are my reasoning steps:", "here is my reasoning:", "## thinking\n", "thinking...\n"),
+    *("here is my thought process:", "here's my thought process:", "here’s my thought process:"),
 )
 _PAIRS = (*_MARKS, *_IN_WORDS)
 _OPENS = re.compile("|".join(f"(?P<m{i}>{opening})" for i, (opening, _) in enumerate(_PAIRS)), re.IGNORECASE)
@@ -76,23 +77,24 @@ _CLOSES = {
 _ANY_END = re.compile(
     "|".join(closing for _, closing in (*_MARKS, _IN_WORDS[1]) if "details" not in closing), re.IGNORECASE
 )
-_WRAPS = re.compile(
-    r"<\|(?:(?:begin|end)_of_(?:solution|box)|START_RESPONSE|END_RESPONSE|return)\|>|\[(?:BEGIN|END) FINAL RESPONSE\]"
+_QUOTES = tuple("`'\"‘’“”")
+_WRAP = (
+    r"(?:<\|(?:(?:begin|end)_of_(?:solution|box)|(?:START|END)_RESPONSE|return)\|>|\[(?:BEGIN|END) FINAL RESPONSE\])"
 )
-_AROUND = re.compile(
-    rf"{_WRAPS.pattern}|(?:<\|(?:end\w*|im_end|eot|eot_id|eom_id|eos|END_OF_TURN_TOKEN|role_end)\|>|<end_of_turn>"
-    r"|\[\|endofturn\|\]|<seed:eos>|<turn\|>|<｜end▁of▁sentence｜>)\s*(?=\Z|<[|｜e])"
+_WRAPS = re.compile(f"(?<![{''.join(_QUOTES)}]){_WRAP}|{_WRAP}(?![{''.join(_QUOTES)}])")
+_ENDS = re.compile(
+    r"(?:<\|(?:end\w*|im_end|eo[a-z]{1,2}(?:_id)?|END_OF_TURN_TOKEN|role_end)\|>|<end_of_turn>|\[\|endofturn\|\]"
+    r"|<(?:seed:)?eos>|<turn\|>|<｜end▁of▁sentence｜>)\s*(?=\Z|<[|｜e])|</s>\s*\Z"
 )
 _ANSWER = re.compile(
     rf"(?:<\|start\|>assistant)?{_FINAL}|<\|im_start\|>assistant\n|<\|start_header_id\|>assistant<\|end_header_id\|>"
 )
-_MAY_END = re.compile(r"(?:(?:<[^<>\s]{0,24}>?|\[[\w |]{0,20}\]?)\s*)+\Z")
+_MAY_END = re.compile(r"[`'\"]?(?:(?:<[^<>\s]{0,24}>?|\[[\w |]{0,20}\]?)\s*)+\Z|[`'\"]\Z")
 """The end of a reply, or of what came of one, that may be special tokens, or the beginning of one."""
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _UNSURE = re.compile(r"`{1,2}|~{1,2}|(?:assistant)?[<\[◁][^\n]{0,100}")
 """The beginning of a line that may yet open a thought or a block of code."""
 _LONGEST_MARK = 100
-_QUOTES = tuple("`'\"‘’“”")
 
 
 def spoken(text: str) -> str:
@@ -101,13 +103,13 @@ def spoken(text: str) -> str:
 
     A beginning opens a line; marks that are quoted, or in a block of code, are words like others.
     """
-    if not any(mark.search(text) for mark in (_OPENS, _ANY_END, _AROUND, _ANSWER)):
+    if not any(mark.search(text) for mark in (_OPENS, _ANY_END, _WRAPS, _ENDS, _ANSWER)):
         return text
     told: list[str] = []
     listener = SpokenListener(told.append)
     listener(_after_lone_end(text))
     listener.finish()
-    return _AROUND.sub("", "".join(told)).strip()
+    return "".join(told).strip()
 
 
 def _after_lone_end(text: str) -> str:
@@ -119,8 +121,8 @@ def _after_lone_end(text: str) -> str:
     if before in _QUOTES or after in _QUOTES or (before, after) == (" ", " "):
         return text
     alone = not text[text.rfind("\n", 0, end.start()) + 1 : end.start()].strip()
-    in_code = len(_FENCE.findall(text, 0, end.start())) % 2 == 1
-    return text if in_code and not alone else text[end.end() :]
+    fences = [len(_FENCE.findall(text, *part)) % 2 == 1 for part in ((0, end.start()), (end.end(),))]
+    return text if fences[0] and (fences[1] or not alone) else text[end.end() :]
 
 
 class SpokenListener:
@@ -135,11 +137,10 @@ class SpokenListener:
 
     def __init__(self, hear: Callable[[str], None], *, begun: bool = False) -> None:
         self._hear = hear
-        self._held = ""
-        self._begun, self._seen, self.thinks = begun, "", False
+        self._held, self._seen, self._begun, self.thinks = "", "", begun, False
         self._ends: re.Pattern[str] | None = None
         self._depth, self._unsure = 0, ""  # what is told after all, if no end comes any more
-        self._new_line, self._in_code, self._thought = True, False, False
+        self._new_line, self._in_code, self._thought, self._struck = True, False, False, False
 
     def __call__(self, piece: str) -> None:
         self._held += piece
@@ -159,7 +160,8 @@ class SpokenListener:
         while self._held and self._step():
             pass
         left = self._held if self._ends is None else self._unsure + self._held * bool(self._unsure)
-        if left := _AROUND.sub("", left):
+        left = _ENDS.sub(lambda end: end[0] if end[0][1] == "/" and (self._struck or "<s>" in left) else "", left)
+        if left := left if self._in_code else _WRAPS.sub("", left):
             self._hear(left)
         self._held = ""
 
@@ -204,11 +206,11 @@ class SpokenListener:
         told, kept = (held[: may_end.start()], may_end[0]) if may_end else (held, "")
         if not told:
             return False
-        line, newline, rest = _WRAPS.sub("", told).partition("\n")
+        line, newline, rest = told.partition("\n")
         self._held = rest + kept
-        self._new_line = bool(newline)
-        if line or newline:
-            self._hear(line + newline)
+        self._new_line, self._struck = bool(newline), self._struck or "<s>" in line
+        if line := (line if self._in_code else _WRAPS.sub("", line)) + newline:
+            self._hear(line)
         return True
 
 

@@ -12,8 +12,12 @@ _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=lambda pairs: _objec
 _OPENS = re.compile(r"\{|\[(?=\s*\{)")
 _STEP_WORDS = re.compile(r"(?<![\w\\])['\"“”]?(?:instruction|depends_on|id)['\"“”]?\s*:")
 _LIST = re.compile(r"[\"'\w]\s*:\s*\[(?!\s*\d+\s*\])|\[(?=\s*\{)")
-_BETWEEN = " \t\r\n,`"
-"""What may stand between steps."""
+_NEEDS = re.compile(
+    r"(?i)(?!dependents?$)(dep(s|[en][\w -]*on|end[\w -]*)|pre-?req\w*|predecessors?|parents?|requires|needs|after)"
+)
+_NEEDED_BY = re.compile(r"(?i)dependents?|successors?|children|next(_?steps?)?|(required|needed|used)_?by")
+"""Other names for `depends_on`, and for its reverse."""
+_BETWEEN_STEPS = " \t\r\n,`"
 _FOREIGN = re.compile(
     r"""(?P<json>"(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/|\#[^\n]*
     |(?:'(?P<single>(?:[^'\\\n]|\\[^\n])*)'|[“”](?P<curly>[^"“”\\\n]*)[“”])(?=\s*[,:\]}])
@@ -26,7 +30,7 @@ _MOST_UNREADABLE = 100
 """Braces that begin no JSON object, after which no further one is sought: each may be read far in vain."""
 
 
-class StepError(ValueError):
+class StepError(Exception):
     """A step cannot be read, or would be lost; the message says which."""
 
 
@@ -42,8 +46,7 @@ def read_steps(text: str) -> tuple[list[Any], bool]:
     try:
         return _scan(text)
     except StepError:  # perhaps a step is JSON without comments, and without commas that end nothing
-        begins = re.search(r"[\[{]", text)
-        before = begins.start() if begins else 0
+        before = min((place for mark in "[{" if (place := text.find(mark)) >= 0), default=0)
         without = _FOREIGN.sub(_as_json, text[before:])
         return _scan(text[:before] + _LAST_COMMA.sub(lambda match: match[1] or "", without))
 
@@ -66,7 +69,7 @@ def _scan(text: str) -> tuple[list[Any], bool]:
     plan: list[Any] | None = None
     loose: list[dict[str, Any]] = []
     cut_off = within = False
-    position, unreadable, last = _opening(text, 0), 0, 0
+    position = unreadable = last = 0
 
     def pass_over(gap: str) -> None:
         """Note what stands before a step or the end: within a list, no words, which may be another step."""
@@ -74,11 +77,12 @@ def _scan(text: str) -> tuple[list[Any], bool]:
         if not within and (begins := _LIST.search(gap)):
             within, gap = True, gap[begins.end() :]
         words, closed, _ = gap.partition("]")
-        if within and words.strip(_BETWEEN):
-            raise StepError(f"step {len(loose) + 1} is no JSON: {words.strip(_BETWEEN)[:80]!r}")
+        if within and words.strip(_BETWEEN_STEPS):
+            raise StepError(f"step {len(loose) + 1} is no JSON: {words.strip(_BETWEEN_STEPS)[:80]!r}")
         within = within and not closed
 
-    while position >= 0:
+    while (begins := _OPENS.search(text, position)) is not None:
+        position = begins.start()
         if unreadable == _MOST_UNREADABLE:
             if _STEP_WORDS.search(text, position):
                 raise StepError("too much that is no JSON stands before further steps")
@@ -86,8 +90,6 @@ def _scan(text: str) -> tuple[list[Any], bool]:
         try:
             value, end = _DECODER.raw_decode(text, position)
             entries = _steps(value)
-        except StepError:
-            raise
         except (ValueError, RecursionError) as error:  # the former also for numbers that are too long to be read
             end, unreadable = position + 1, unreadable + 1
             following = text.find("{", end)
@@ -104,7 +106,7 @@ def _scan(text: str) -> tuple[list[Any], bool]:
                 pass_over(text[last:position])
                 loose.append(value)
             last = end
-        position = _opening(text, end)
+        position = end
     if plan is not None and loose:
         raise StepError("after a whole plan there are further steps")
     if loose:
@@ -117,7 +119,11 @@ def _ids(steps: Sequence[Any]) -> set[str]:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON; raises `StepError` where it says two things under one key."""
+    """An object of JSON; raises `StepError` where it says two things under one key, or what comes after a step."""
+    if "instruction" in (keys := dict(pairs)):
+        if wrong := next((key for key in keys if _NEEDED_BY.fullmatch(key) and keys[key]), None):
+            raise StepError(f"a step says {wrong!r}; say depends_on, of the steps that need it")
+        pairs = [("depends_on" if _NEEDS.fullmatch(key) else key, value) for key, value in pairs]
     entry = dict(pairs)
     if twice := next((key for key, value in pairs if entry[key] is not value and entry[key] != value), None):
         raise StepError(f"an object has two values of {twice!r}")
@@ -133,8 +139,6 @@ def _steps(value: Any) -> list[Any] | None:
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") and "instruction" in value:
         try:
             value = _DECODER.decode(value)
-        except StepError:
-            raise
         except (ValueError, RecursionError):
             return None
     if isinstance(value, list) and any(map(_is_step, value)):
@@ -150,12 +154,6 @@ def _steps(value: Any) -> list[Any] | None:
     if len(found) > 1:
         raise StepError("steps stand in several lists")
     return found[0] if found else None
-
-
-def _opening(text: str, position: int) -> int:
-    """Where the next object, or list of objects, begins; -1 if none does."""
-    begins = _OPENS.search(text, position)
-    return begins.start() if begins else -1
 
 
 def _is_step(entry: Any) -> bool:

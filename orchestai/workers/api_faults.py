@@ -24,7 +24,7 @@ _NO_MONEY_CODES = re.compile(
 _NO_BALANCE = re.compile(
     r"credit balance|(insufficient|not enough|negative) (account |credit |api |remaining |available )?(balance|credits?"
     r"|funds)|(balance|credits?|funds) (is |are |has been |have been )?(insufficient|exhausted|too low|not enough"
-    r"|used up|depleted)|余额不足|欠费|余额已用完",
+    r"|used up|depleted)|used all [\w ]{0,20}credits|spend(ing)? (limit|cap)|余额不足|欠费|余额已用完",
     re.I,
 )
 _NO_MONEY = re.compile(r"insufficient quota|billing|payment required", re.I)
@@ -40,8 +40,8 @@ _TOO_LONG = re.compile(
 _POLICY = re.compile(
     r"content_policy|content_filter|content (management )?(policy|filter\w*)|ResponsibleAIPolicyViolation|moderation"
     r"|flagged|data_?inspection_?failed|(prohibited|inappropriate|unsafe|harmful|sensitive|violating)[_ ]content"
-    r"|blocked due to safety|content exists risk|considered high risk|usage (guidelines|polic)|safety_check"
-    r"|new_sensitive|Sensitive(Content)?Detected|RiskDetected|censorship|guardrail|\b130[01]\b|敏感|违规",
+    r"|blocked (due to|by) (\w+ )?safety|content exists risk|considered high risk|usage (guidelines|polic)"
+    r"|safety_check|new_sensitive|Sensitive(Content)?Detected|RiskDetected|censorship|guardrail|\b130[01]\b|敏感|违规",
     re.I,
 )
 _TEMPLATE = re.compile(r"jinja|raise_exception|roles must alternate|system role not supported", re.I)
@@ -109,7 +109,7 @@ def fault_of_status(
     said = list(_said(body, "message", asked))
     codes = " ".join(text for name, text in said if name in _CODES)
     words = "\n".join(text for name, text in said if name in _WORDS)
-    told = unquoted(words)
+    told = "" if "<html" in words[:1000].lower() else unquoted(words)
     if status == 200 and (meant := re.search(r"\b[45]\d\d\b", codes)):
         status = int(meant[0])
     reason = f"HTTP {status}: {(words or str(body))[:_SHOWN]}"

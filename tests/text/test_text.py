@@ -49,7 +49,7 @@ THOUGHTS = [
     "Thinking...\nOslo?\n...done thinking.\n\nRome",
 ]
 ENDS = [
-    "Rome<|im_end|>",
+    *("Rome<|im_end|>", "Rome</s>", "Rome<eos>"),
     "Rome<|eot_id|>\n",
     "Rome<|eot_id|> <|eot_id|><|eot_id|>",
     "<think>Oslo?</think>\n\nRome<|endoftext|>",
@@ -65,10 +65,9 @@ LONE_ENDS = [
     "Oslo?\n[BEGIN FINAL RESPONSE]\nRome\n[END FINAL RESPONSE]",
 ]
 WORDS = [
-    "Rome",
-    "The `<think>` tag ends with `</think>`.",
+    *("Rome", "The `<think>` tag ends with `</think>`.", "```\n[BEGIN FINAL RESPONSE]\n```", "Old: <s>Oslo</s>"),
     'Write "<think>" before and "</think>" after.',
-    "I mean </think> within a line",
+    *("I mean </think> within a line", "`[BEGIN FINAL RESPONSE]` ends thoughts"),
     "a <think> b",
     "```python\nre.sub(r'<think>.*?</think>\\s*', '', text)\n```",
     "```\n<think>\nhm\n</think>\n```",

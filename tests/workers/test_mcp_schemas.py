@@ -15,7 +15,7 @@ TYPES: dict[str, tuple[Any, set[str]]] = {
     "optional": ({"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}, {"integer"}),
     "one of": ({"oneOf": [TEXT, {"type": "number"}]}, {"string", "number"}),
     "anything": (True, set()),
-    "reference": ({"$ref": "#/$defs/Q"}, {"string"}),
+    "reference": ({"$ref": "#/%24defs/Q"}, {"string"}),
     "reference to a reference": ({"$ref": "#/$defs/R"}, {"string"}),
     "reference to itself": ({"$ref": "#/$defs/S"}, set()),
     "reference elsewhere": ({"$ref": "https://example.com/q.json"}, set()),

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
 
 from anyio import create_memory_object_stream, create_task_group
 
@@ -379,9 +380,7 @@ def _types(about: Any, root: Any) -> frozenset[str]:
     types = {one for one in (said if isinstance(said, list) else [said]) if isinstance(one, str)}
     for choices in (resolved.get("anyOf"), resolved.get("oneOf")):
         types |= {one for choice in choices for one in _types(choice, root)} if isinstance(choices, list) else set()
-    if "enum" in resolved or "const" in resolved:
-        types = {"enum"}
-    return frozenset(types - {"null"})
+    return frozenset({"enum"} if {"enum", "const"} & {*resolved} else types - {"null"})
 
 
 def _resolved(schema: Any, root: Any, depth: int = 0) -> dict[str, Any]:
@@ -406,8 +405,8 @@ def _resolved(schema: Any, root: Any, depth: int = 0) -> dict[str, Any]:
 
 def _found(reference: str, root: Any) -> Any:
     """What `#/a/b` points at within the whole schema; None where that is elsewhere, or nothing."""
-    if not reference.startswith("#"):
-        return None
-    for step in filter(None, reference[1:].split("/")):
+    root = {"#": root}
+    for step in filter(None, unquote(reference).split("/")):
+        root = {str(place): one for place, one in enumerate(root)} if isinstance(root, list) else root
         root = root.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(root, dict) else None
     return root

@@ -68,10 +68,10 @@ def load_candidate(source: str, entry_point: str, module: ModuleType) -> Callabl
     try:
         code = compile(source, "solution.py", "exec", dont_inherit=True)
     except Exception as error:
-        raise LoadError("syntax_error", describe(error)) from None
+        diff = any(f"\n{mark}" in f"\n{source}" for mark in ("@@ ", "diff --git ", "*** Begin Patch", "<<<<<<< "))
+        raise LoadError("syntax_error", describe(error) + "; it is a diff: write the whole program" * diff) from None
     run_code(code, source, module, "solution.py")
-    function = module.__dict__.get(entry_point)
-    if not callable(function):
+    if not callable(function := module.__dict__.get(entry_point)):
         raise LoadError("no_entry_point", f"the program defines no function {entry_point}")
     return function
 
