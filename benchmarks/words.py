@@ -26,10 +26,10 @@ GOALS = {
     "longest paragraph": 120,
 }
 CEILINGS: dict[str, float] = {
-    "docs: words": 49984,
-    "words per sentence": 23.5,
-    "sentences over 35 words (%)": 17.3,
-    "longest paragraph": 274,
+    "docs: words": 46990,
+    "words per sentence": 21.4,
+    "sentences over 35 words (%)": 13.5,
+    "longest paragraph": 208,
 }
 """What a figure above its goal had last."""
 _HIDDEN = re.compile(r"<!--.*?-->", re.DOTALL)
