@@ -84,12 +84,12 @@ _WRAP = (
 _WRAPS = re.compile(f"(?<![{''.join(_QUOTES)}]){_WRAP}|{_WRAP}(?![{''.join(_QUOTES)}])")
 _ENDS = re.compile(
     r"(?:<\|(?:end\w*|im_end|eo[a-z]{1,2}(?:_id)?|END_OF_TURN_TOKEN|role_end)\|>|<end_of_turn>|\[\|endofturn\|\]"
-    r"|<(?:seed:)?eos>|<turn\|>|<｜end▁of▁sentence｜>)\s*(?=\Z|<[|｜e])|</s>\s*\Z"
+    r"|<(?:seed:)?eos>|<turn\|>|<｜end▁of▁sentence｜>)\s*(?=\Z|<[|｜e])|(?:</s>\s*)+\Z"
 )
 _ANSWER = re.compile(
     rf"(?:<\|start\|>assistant)?{_FINAL}|<\|im_start\|>assistant\n|<\|start_header_id\|>assistant<\|end_header_id\|>"
 )
-_MAY_END = re.compile(r"[`'\"]?(?:(?:<[^<>\s]{0,24}>?|\[[\w |]{0,20}\]?)\s*)+\Z|[`'\"]\Z")
+_MAY_END = re.compile(r"[`'\"]?(?:(?:<[^<>\s]{0,24}>?|\[[\w |]{0,20}\]?)\s*)+[`'\"]?\Z|[`'\"]\Z")
 """The end of a reply, or of what came of one, that may be special tokens, or the beginning of one."""
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _UNSURE = re.compile(r"`{1,2}|~{1,2}|(?:assistant)?[<\[◁][^\n]{0,100}")

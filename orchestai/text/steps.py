@@ -13,7 +13,7 @@ _OPENS = re.compile(r"\{|\[(?=\s*\{)")
 _STEP_WORDS = re.compile(r"(?<![\w\\])['\"“”]?(?:instruction|depends_on|id)['\"“”]?\s*:")
 _LIST = re.compile(r"[\"'\w]\s*:\s*\[(?!\s*\d+\s*\])|\[(?=\s*\{)")
 _NEEDS = re.compile(
-    r"(?i)(?!dependents?$)(dep(s|[en][\w -]*on|end[\w -]*)|pre-?req\w*|predecessors?|parents?|requires|needs|after)"
+    r"(?i)(?!dependents?$)(dep(s|[en][\w -]*on|end[\w -]*)|pre(req|dec)\w*|parent\w{0,4}|\w+_from|requires|needs|after)"
 )
 _NEEDED_BY = re.compile(r"(?i)dependents?|successors?|children|next(_?steps?)?|(required|needed|used)_?by")
 """Other names for `depends_on`, and for its reverse."""

@@ -33,7 +33,7 @@ _TOO_LONG = re.compile(
     r"|max_?model_?len|model (max|maximum) length|(prompt|input|message|text|request)s? (is|are) too (long|large)"
     r"|inputs?`? tokens? (?!per )|too many (input |prompt |total )?tokens(?! per)|(input|prompt) token count"
     r"|(prompt|input) length|input_too_l|prompt too (long|large)|prompt_tokens_exceeded|model token limit"
-    r"|must have less than \d+ tokens|maxLength|string too long|longer than the max"
+    r"|must have less than \d+ tokens|maxLength|string too long|longer than the max|input exceeds the max"
     r"|max(imum)? (sequence|input|prompt)[ _](length|characters|tokens)|\b1261\b|超长|上下文长度",
     re.I,
 )
@@ -48,7 +48,7 @@ _TEMPLATE = re.compile(r"jinja|raise_exception|roles must alternate|system role 
 _NO_KEY = re.compile(r"api_key_invalid|invalid_api_key", re.I)
 _MODEL = re.compile(r"model_not_found|model_not_exist|invalid_model", re.I)
 _CODES = ("code", "type", "reason", "error_code", "error_type", "status_code", "http_code")
-_WORDS = ("message", "msg", "detail", "error", "errors", "error_msg", "status_msg", "error_message", "raw")
+_WORDS = ("message", "msg", "detail", "description", "error", "errors", "raw")
 _ECHOES = ("input", "ctx", "request", "body")
 """Names of what an error says again of the request."""
 _WITHIN = re.compile(r"\{\s*['\"](?:error|message|detail|code|object|type)['\"]\s*:.*\}", re.DOTALL)
@@ -108,7 +108,7 @@ def fault_of_status(
     """
     said = list(_said(body, "message", asked))
     codes = " ".join(text for name, text in said if name in _CODES)
-    words = "\n".join(text for name, text in said if name in _WORDS)
+    words = "\n".join(text for name, text in said if name.endswith(_WORDS))
     told = "" if "<html" in words[:1000].lower() else unquoted(words)
     if status == 200 and (meant := re.search(r"\b[45]\d\d\b", codes)):
         status = int(meant[0])

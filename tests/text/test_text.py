@@ -49,7 +49,7 @@ THOUGHTS = [
     "Thinking...\nOslo?\n...done thinking.\n\nRome",
 ]
 ENDS = [
-    *("Rome<|im_end|>", "Rome</s>", "Rome<eos>"),
+    *("Rome<|im_end|>", "Rome</s></s>", "Rome<eos>"),
     "Rome<|eot_id|>\n",
     "Rome<|eot_id|> <|eot_id|><|eot_id|>",
     "<think>Oslo?</think>\n\nRome<|endoftext|>",
