@@ -6,9 +6,9 @@ Verdicts on 30 tasks, on 100, and on half of a table choose what is served, by `
 the other tasks measure it. Tables of more than 14 workers give a pool of seven, drawn anew each time. `bfcl pools` are
 80 such pools at 30 and 100 tasks. Success is in points above the best single worker chosen on the same tasks, `fixed`
 is the best of single workers and (from 100 tasks on) fixed cascades at no more than its price, the static mix costs
-what the served choice costs, and `knn` and `prior` (by type) are always followed. `covered` says in how many draws of
-30 tasks the interval of the verdict's gain holds what came true. DATA is as for `benchmarks.answers`, and also holds
-`routellm_mmlu/mmlu.jsonl.gz`. Without it nothing is done.
+what the served choice costs, and `knn` and `prior` (by type) are always followed. `covered` says in how many draws the
+interval of the verdict's gain holds what came true, of those of 30 tasks in which not the best single worker is
+served. DATA is as for `benchmarks.answers`, and also holds `routellm_mmlu/mmlu.jsonl.gz`. Without it nothing is done.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def draw(source: Source, size: int, seed: int, covered: bool) -> dict[str, list[
         kinds[row] = chosen.kind
         rows[row] = fitting.serve(chosen, asked, truth, (near, learned), source.features[others])
         if not dearer:
-            single, cost = chosen.best, float(chosen.choice.cost_usd.mean())
+            served, single, cost = chosen, chosen.best, float(chosen.choice.cost_usd.mean())
     rows["single"] = single.way.decide(asked).outcome(truth)
     singles = list(tried((Way(np.array([one])) for one in range(len(table.workers))), seen, learned))
     price = float(single.cost_usd.mean())
@@ -131,8 +131,9 @@ def draw(source: Source, size: int, seed: int, covered: bool) -> dict[str, list[
     if covered:
         evidence = fitting.cross_validate(seen, learned, near, source.groups[known])
         assert evidence is not None
-        gain, came = evidence.gain, found["served"][0] - found["single"][0]
-        found["covered"] = [float(gain.low <= came <= gain.high), gain.high - gain.low]
+        gain, came = evidence.gain(served), found["served"][0] - found["single"][0]
+        told = served.kind != fitting.SINGLE
+        found["covered"] = [float(gain.low <= came <= gain.high) if told else np.nan, gain.high - gain.low, float(told)]
     found["kinds"] = [float(kinds["served"] != fitting.SINGLE), float(kinds["served at any price"] != fitting.SINGLE)]
     return found
 
@@ -140,7 +141,12 @@ def draw(source: Source, size: int, seed: int, covered: bool) -> dict[str, list[
 def figures(draws: list[dict[str, list[float]]]) -> dict[str, Any]:
     """Means over the draws, and points above the best single worker, with the interval over draws and the worst."""
     own = {row: np.array([one[row] for one in draws]) for row in draws[0]}
-    facts = {row: own.pop(row).mean(axis=0).tolist() for row in ("covered", "kinds") if row in own}
+    facts: dict[str, Any] = {"kinds": own.pop("kinds").mean(axis=0).tolist()}
+    if "covered" in own:
+        held = own.pop("covered")
+        told = held[held[:, 2] > 0]
+        facts["covered"] = {"draws": len(told), "held": int(told[:, 0].sum()), "width": float(told[:, 1].sum())}
+        facts["covered"]["width"] /= max(len(told), 1)
     made: dict[str, Any] = {
         row: {"success": float(cells[:, 0].mean()), "usd_per_1000": float(cells[:, 1].mean())}
         for row, cells in own.items()
@@ -193,7 +199,7 @@ def main() -> None:
         names = ("served", "served at any price", "fixed", "static mix", "knn", "prior", "oracle")
         cells = [f"{own[row]['gain']['mean']:+.1f}" for row in names]
         worst = f"{own['served']['worst']:+.1f} {own['served at any price']['worst']:+.1f}"
-        covered = f"{own['covered'][0]:.0%}" if "covered" in own else ""
+        covered = "{held}/{draws}".format(**own["covered"]) if "covered" in own else ""
         price = f"{own['served']['price']:.2f} {own['served at any price']['price']:.1f}"
         line = [name, str(size), f"{own['single']['success']:.3f}", *cells, worst, price, covered]
         printed.add_row(*line)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +17,7 @@ from orchestai.errors import UserError
 
 if TYPE_CHECKING:
     from orchestai.config import Config
-    from orchestai.config.running import TaskField
+    from orchestai.estimate.attempts import Values
     from orchestai.estimate.pool_estimate import PoolEstimate
     from orchestai.evaluation.fitting import Selection
     from orchestai.execution.log import ExecutionLog
@@ -28,13 +29,6 @@ _PROBE_S = 90.0
 """Seconds in which a worker has to answer the first task."""
 _TOGETHER = 8
 """Tasks that are given to all workers before time and money are looked at again."""
-_CALLED: dict[TaskField, str] = {
-    "instruction": "instruction question prompt query input task problem text",
-    "answers": "answers answer expected reference target label output solution result",
-    "tests": "tests test",
-    "task_id": "task_id id",
-}
-"""Field of a task -> what its column may be called."""
 
 
 def fit(
@@ -67,28 +61,6 @@ def _config_of(servers: Sequence[str], folder: Path) -> Path:
     return path
 
 
-def read_tasks(path: Path, config: Config) -> list[Task]:
-    """The tasks of a file whose columns are called as such columns are, or as `tasks.columns` says."""
-    from orchestai.tasks import own_file
-    from orchestai.tasks.records import read_table
-
-    rows = read_table(path)
-    present = {column.strip().lower(): column for _, row in rows for column in row if column}
-    columns: dict[TaskField, str] = {
-        field: next(present[name] for name in names.split() if name in present)
-        for field, names in _CALLED.items()
-        if set(names.split()) & present.keys()
-    }
-    columns |= {field: name for field, name in config.tasks.columns.items() if name in present.values()}
-    suite = own_file.load(str(path), columns)
-    found: dict[str, Task] = {}
-    for split in suite.splits:
-        for task in suite.split(split):
-            scored = task if task.scorer else task.model_copy(update={"scorer": config.tasks.scorer})
-            found.setdefault(" ".join(task.instruction.split()), scored)
-    return list(found.values())
-
-
 async def run_fit(
     config: Config,
     path: Path,
@@ -113,8 +85,9 @@ async def run_fit(
     from orchestai.execution.runtime import open_runtime
     from orchestai.rewards.scorers import refuse_unscorable
     from orchestai.storage.folder_lock import locked
+    from orchestai.tasks import own_file
 
-    given = read_tasks(tasks_path, config)
+    given = own_file.read_as_called(tasks_path, config.tasks.columns, config.tasks.scorer)
     tasks = [task for task in given if task.scorer_name]
     if not tasks:
         raise UserError(
@@ -201,25 +174,25 @@ class _Collection:
         self.log = log
         self.tasks = tasks
         self._config, self._runtime, self._budget = config, runtime, budget
-        models, pool = config.workers.models, config.workers.pool
+        models, pool, scorer = config.workers.models, config.workers.pool, config.tasks.scorer
         self.planners = {
-            name: f"whole:{name}/{fingerprint([repr(worker), repr(models.get(worker.model or ''))])[:8]}"
+            name: f"whole:{name}/{fingerprint([repr(worker), repr(models.get(worker.model or '')), scorer])[:8]}"
             for name, worker in pool.items()
         }
-        """What the log calls each worker, by its settings, so that one that was changed is asked anew."""
+        """What the log calls each worker, by its settings and the scorer, so that after changes it is asked anew."""
 
     def records(self, name: str) -> dict[str, ExecutionRecord]:
         """The last judged execution of each task by a worker."""
-        planner = self.planners[name]
         read = self.log.read().records
-        return {record.task_id: record for record in read if record.planner == planner and record.outcome == "scored"}
+        judged = (one for one in read if one.planner == self.planners[name] and one.outcome == "scored")
+        return {record.task_id: record for record in judged}
 
     async def look(self) -> list[str]:
         """Ask each worker one task; the names of those that answer within the budget. The others are named."""
         task = min(self.tasks, key=lambda one: len(one.instruction))
         self.tasks = [task, *(one for one in self.tasks if one is not task)]
         able: list[str] = []
-        left = self._left()
+        left = self._budget - self._spent()
         for name in self.planners:
             known = task.task_id in self.records(name)
             if not known and (worst := self._worst(task, name)) > left:
@@ -253,7 +226,10 @@ class _Collection:
             line = bar.add_task("fit", total=len(left), status="")
             while left and time.monotonic() < ended:
                 some = left[:_TOGETHER]
-                while some and self._worst_of(some, workers, known) > self._left():
+                worst = [
+                    sum(self._worst(task, name) for name in workers if task.task_id not in known[name]) for task in some
+                ]
+                while some and sum(worst[: len(some)]) > self._budget - self._spent():
                     some.pop()
                 if not some:
                     break
@@ -290,16 +266,8 @@ class _Collection:
         bounder = Bounder(task, workflow, self._runtime.pool, self._config.execution.assembler)
         return bounder.bounds({workflow.subtasks[0].id: (name,)}).cost_usd
 
-    def _worst_of(
-        self, tasks: Sequence[Task], workers: Sequence[str], known: Mapping[str, Mapping[str, object]]
-    ) -> float:
-        return sum(self._worst(task, name) for task in tasks for name in workers if task.task_id not in known[name])
-
     def _spent(self) -> float:
         return sum(record.cost for record in self.log.read().records)
-
-    def _left(self) -> float:
-        return self._budget - self._spent()
 
 
 def _choose(
@@ -313,6 +281,7 @@ def _choose(
     from orchestai.estimate.answers import compare_replies
     from orchestai.estimate.attempts import WHOLE
     from orchestai.evaluation import fitting
+    from orchestai.evaluation.fitting import NEAREST
     from orchestai.planner.slots.text_encoder import query_features
     from orchestai.progress import console
     from orchestai.storage import artifacts
@@ -325,6 +294,7 @@ def _choose(
     often = np.flatnonzero((counts >= 0.8 * counts.max()) & ((won > 0) | ~won.any())).tolist()
     for worker in np.setdiff1d(np.arange(len(workers)), often).tolist():
         say(f"{workers[worker]}: left out: right on {won[worker]:g} of {counts[worker]} tasks judged")
+    _say_unread(workers, collection.tasks, replies, verdicts.right, config)
     if not np.nansum(verdicts.cost_usd):
         say("nobody has a price, so what is served is chosen as if every call were free")
     rows = np.flatnonzero(np.isfinite(verdicts.right[:, often]).all(axis=1))
@@ -353,26 +323,56 @@ def _choose(
     if len(kept) < len(config.workers.pool):
         path = folder / "fit.yaml"
         _write(path, compared)
-    planner = f"whole:{kept[selection.worker]}"
-    if estimate is not None and selection.kind != fitting.SINGLE:
-        judge = None if selection.kind == fitting.NEAREST else fitting.judge_of(selection, answers, comparator)
-        planner = str(folder / "fit.pth")
-        _save(compared, replace(estimate, judge=judge), selection, texts, folder / "fit.pth")
+    checkpoints = {name: f"whole:{name}" for name in kept}
+    planner = checkpoints[kept[selection.worker]]
+    if estimate is not None:
+        others = [[one for one in found if one.kind == kind] for kind in (fitting.JUDGED, fitting.CASCADE, NEAREST)]
+        for one in [*(fitting.likeliest(some, dearer=True) for some in others if some), selection]:
+            if one.kind != fitting.SINGLE:
+                checkpoints[one.kind] = str(folder / f"{one.kind}.pth")
+                judge = None if one.kind == NEAREST else fitting.judge_of(one, answers, comparator)
+                _save(compared, replace(estimate, judge=judge), one, texts, Path(checkpoints[one.kind]))
+        planner = checkpoints.get(selection.kind, planner)
     how = "" if path is None else f"--config {path} "
     lines.append(
         f'Serve it: orchestai serve {how}--checkpoint {planner}  (or: orchestai run {how}--checkpoint {planner} "...")'
     )
     facts = {"workers": kept, "tasks": len(tasks), "served": selection.kind, "lines": lines}
-    gain = None if evidence is None else evidence.gain.to_dict()
-    artifacts.write_json(folder / "fit.json", facts | {"gain": gain, "checkpoint": planner})
+    gain = None if evidence is None else evidence.gain(selection).to_dict()
+    facts |= {"gain": gain, "checkpoint": planner, "checkpoints": checkpoints}
+    artifacts.write_json(folder / "fit.json", facts)
     print("\n".join(lines))
 
 
+def _say_unread(
+    workers: Sequence[str], tasks: Sequence[Task], replies: list[list[str | None]], right: Values, config: Config
+) -> None:
+    """Say whose answers are wrong for words around the right one alone."""
+    from orchestai.outcome import Scored
+    from orchestai.rewards.scorers import contains_reward_fn
+    from orchestai.sandbox import Sandbox
+    from orchestai.tasks.task import EXACT
+
+    with Sandbox.from_config(config.sandbox, when_needed=True) as sandbox:
+        unread = Counter(
+            name
+            for task, said, own in zip(tasks, replies, right.tolist(), strict=True)
+            for name, reply, verdict in zip(workers, said, own, strict=True)
+            if task.scorer_name == EXACT and verdict == 0 and reply
+            if contains_reward_fn(task, reply, sandbox) == Scored(1.0)
+        )
+    if unread:
+        counted = ", ".join(f"{count} by {name}" for name, count in unread.items())
+        say(
+            f"counted as wrong, though the right answer stands among other words: {counted}; "
+            "if that is right enough, repeat with tasks.scorer=contains"
+        )
+
+
 def _save(config: Config, estimate: PoolEstimate, selection: Selection, texts: Sequence[str], path: Path) -> None:
-    from orchestai.evaluation.fitting import NEAREST as BY_NEAREST
     from orchestai.planner.checkpoint import NEAREST, estimate_state, save_router
     from orchestai.planner.files import STATE_KEY
     from orchestai.tasks.splits import SeenTasks
 
-    facts = {STATE_KEY: estimate_state(estimate), NEAREST: selection.kind == BY_NEAREST}
+    facts = {STATE_KEY: estimate_state(estimate), NEAREST: selection.kind == NEAREST}
     save_router(path, config, **facts, **SeenTasks.of(texts).facts())

@@ -56,8 +56,8 @@ class TasksConfig(Section):
     """suite `file`: the file's columns, e.g. {instruction: question, answers: answer}; other fields have their own
     names there."""
     scorer: str = ""
-    """What judges tasks that name no scorer: unit_tests, exact, f1, numeric, maths or MODULE:FUNCTION; empty: their
-    tests, else exact match."""
+    """What judges tasks that name no scorer: unit_tests, exact, contains, f1, numeric, maths or MODULE:FUNCTION; empty:
+    their tests, else exact match."""
     answer: Literal["auto", "program", "text"] = "auto"
     """What `run` and `serve` answer with; `auto` goes by the words: a text, unless they ask for a function or
     program."""

@@ -34,7 +34,7 @@ FEWEST_TO_LEARN: Final = 12
 FEWEST_FOR_CASCADES: Final = 100
 """Below as many verdicts, the fixed cascade that was best among hundreds was so by chance."""
 _DRAWN: Final = 60.0
-"""Verdicts that a judge's own probability of its answers counts as, where ways of asking are compared."""
+"""Verdicts that a judge's own probability counts as, where ways of asking are compared."""
 _SHARES: Final = (1.0, 0.5)
 """Of what the best single worker costs: budgets for which orders of workers are learned."""
 _ERRORS: Final = 1.5
@@ -61,6 +61,13 @@ class Selection:
     def worker(self) -> int:
         """The best single one."""
         return int(self.best.way.order[0])
+
+    @property
+    def worth(self) -> Values:
+        """Success drawn to the judge's own probability, or the best single worker's, as if seen on sixty queries."""
+        count, alone = len(self.choice.success), Selection(SINGLE, self.best, self.best)
+        drawn_to = alone.worth if self.kind == NEAREST else self.choice.probability
+        return np.asarray((count * self.choice.success + _DRAWN * drawn_to) / (count + _DRAWN))
 
 
 SINGLE, CASCADE, JUDGED, NEAREST = "single", "cascade", "judged", "nearest"
@@ -102,29 +109,22 @@ def candidates(
     return found
 
 
+def likeliest(found: Sequence[Selection], *, dearer: bool = False) -> Selection:
+    """The candidate of most worth, at no more than the best single worker's price unless it may be dearer."""
+    best = found[0].best
+    able = [one for one in found if dearer or one.choice.cost_usd.mean() <= best.cost_usd.mean() * (1 + 1e-9)]
+    return max(able or found[:1], key=lambda one: (one.worth.mean(), -one.choice.cost_usd.mean()))
+
+
 def pick(found: Sequence[Selection], *, dearer: bool = False) -> Selection:
-    """Which of the candidates is served.
+    """Which of the candidates, the best single worker first, is served.
 
-    Success is drawn to what the judge thought of its own answers, or to the best single worker's where nobody judges,
-    as if that had been seen on sixty queries: with few verdicts, the best of many ways is so by chance. Anything but
-    the best single worker has to be 1.5 standard errors above it, paired, and to cost no more.
-
-    Args:
-        found: the best single worker first.
-        dearer: may cost more than that.
+    With few verdicts, the best of many ways is so by chance: it has to be 1.5 standard errors above that worker in what
+    it is worth, paired, and to cost no more unless it may be dearer.
     """
-    alone, *others = found
-    best = alone.best
-    count, price = len(best.success), float(best.cost_usd.mean())
-
-    def worth(one: Selection) -> Values:
-        drawn_to = worth(alone) if one.kind == NEAREST else one.choice.probability
-        return np.asarray((count * one.choice.success + _DRAWN * drawn_to) / (count + _DRAWN))
-
-    able = [one for one in others if dearer or one.choice.cost_usd.mean() <= price * (1 + 1e-9)]
-    top = max([alone, *able], key=lambda one: (worth(one).mean(), -one.choice.cost_usd.mean()))
-    gain, seen = worth(top) - worth(alone), (top.choice.success - best.success).mean()
-    return top if seen > 0 and gain.mean() > _ERRORS * gain.std() / np.sqrt(count) else alone
+    alone, top = found[0], likeliest(found, dearer=dearer)
+    gain, seen = top.worth - alone.worth, (top.choice.success - top.best.success).mean()
+    return top if seen > 0 and gain.mean() > _ERRORS * gain.std() / np.sqrt(len(gain)) else alone
 
 
 def _tried(way: Way, answers: SeenAnswers, verdicts: Verdicts, votes: Values) -> Choice:
@@ -144,9 +144,7 @@ def serve(
     Args:
         learned: features and verdicts of the queries that it was chosen on, and `features` of these.
     """
-    if selection.kind == NEAREST:
-        assert learned is not None
-        assert features is not None
+    if learned is not None and features is not None and selection.kind == NEAREST:
         workers = nearest_workers(features, learned[0], learned[1].right, learned[1].cost_usd)
         rows = np.arange(len(workers))
         return verdicts.right[rows, workers], verdicts.cost_usd[rows, workers]
@@ -164,10 +162,15 @@ class Evidence:
     served: Served
     single: Served
 
-    @property
-    def gain(self) -> Interval:
-        """In success, paired; one task more for each side keeps it wide where hardly any task tells them apart."""
-        return bootstrap_mean(np.append(self.served[0] - self.single[0], (1.0, -1.0)))
+    def gain(self, selection: Selection) -> Interval:
+        """How far what is served is above the best single worker in success, paired.
+
+        Choosing anew on fewer tasks may give another way, and this one was chosen on the tasks that it is seen on: the
+        interval holds those of both, the mean is the lower. One task more for each side keeps both wide enough.
+        """
+        pairs = self.served[0] - self.single[0], selection.choice.success - selection.best.success
+        anew, seen = (bootstrap_mean(np.append(pair, (1.0, -1.0))) for pair in pairs)
+        return Interval(min(anew.mean, seen.mean), min(anew.low, seen.low), max(anew.high, seen.high), anew.n)
 
 
 def cross_validate(
@@ -268,9 +271,12 @@ def verdict(
     oracle = f"any worker right {right.mean():.0%} at {_usd(solved)}"
     served, held = f"Served: {describe(selection, workers)}", ""
     if selection.kind == SINGLE:
-        served += f"; {_why(evidence, count)}"
+        few = f"{count} tasks cannot say more than who did best on them"
+        served += (
+            f"; {few if evidence is None else 'no other choice was surely enough above it at no more than its price'}"
+        )
     elif evidence is not None:
-        served += f"; {_gain(evidence)}"
+        served += f"; {_gain(evidence, selection)}"
         held = f", each held out: {_share(evidence.served[0])} at {_usd(evidence.served[1])}"
     return [
         served,
@@ -294,14 +300,8 @@ def describe(selection: Selection, workers: Sequence[str]) -> str:
     return f"{order}, until {'two agree' if way.stop == 'agree' else 'one gives an answer that fits'}"
 
 
-def _why(evidence: Evidence | None, count: int) -> str:
-    if evidence is None:
-        return f"{count} tasks cannot say more than who did best on them"
-    return "no other choice was surely enough above it at no more than its price"
-
-
-def _gain(evidence: Evidence) -> str:
-    gain = evidence.gain
+def _gain(evidence: Evidence, selection: Selection) -> str:
+    gain = evidence.gain(selection)
     points = f"{100 * gain.mean:+.1f} points [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
     paid, alone = evidence.served[1].mean(), evidence.single[1].mean()
     price = f", at {paid / alone:.0%} of its price" if alone > 0 else ""
@@ -312,9 +312,9 @@ def _gain(evidence: Evidence) -> str:
 def _more(selection: Selection, evidence: Evidence | None, count: int) -> str:
     if evidence is None:
         return f"with {30 - count} more, ways of asking several could be compared"
-    gain = evidence.gain
+    gain = evidence.gain(selection)
     half = (gain.high - gain.low) / 2
-    if selection.kind == SINGLE or gain.mean <= 0:
+    if gain.mean <= 0:
         return f"with {3 * count} more, half as wide intervals would show smaller gains"
     if gain.low > 0:
         return f"with {3 * count} more, the gain would be known to {50 * half:.0f} points"

@@ -16,7 +16,7 @@ from orchestai.errors import InfrastructureError, UserError
 from orchestai.outcome import Outcome, Scored, Unscorable, judged
 from orchestai.plugins import find_object, find_plugin, there_are
 from orchestai.rewards import unit_tests
-from orchestai.rewards.answers import f1_reward_fn, search_reward_fn
+from orchestai.rewards.answers import f1_reward_fn, holds_answer, normalize_answer, search_reward_fn
 from orchestai.rewards.maths import NO_NUMBER, first_number, math_reward_fn, numeric_reward_fn
 from orchestai.sandbox import Report, Sandbox
 from orchestai.tasks.task import EXACT, UNIT_TESTS, Task
@@ -57,11 +57,25 @@ _log = logging.getLogger(__name__)
 Scorer: TypeAlias = Callable[[Task, str, Sandbox], float | Outcome | Awaitable[float | Outcome]]
 """What an answer to a task is worth. It may be a coroutine function, and may say that it cannot be judged."""
 
-F1, NUMERIC, MATHS, RECORDED = "f1", "numeric", "maths", "recorded"
+CONTAINS, F1, NUMERIC, MATHS, RECORDED = "contains", "f1", "numeric", "maths", "recorded"
+
+
+def contains_reward_fn(task: Task, answer: str, sandbox: Sandbox) -> Outcome:
+    """1 if a text has a right answer's words in a row, begins with it where that is yes or no, or ends on its number.
+
+    For models that answer in sentences. A text that names several answers is right if one of them is.
+    """
+    if task.answers and all(first_number(right.strip().partition(" ")[0]) is not None for right in task.answers):
+        return numeric_reward_fn(task, answer, sandbox)
+    first = answer.partition(" ")[0]
+    said = first if normalize_answer(first) in ("yes", "no") else answer
+    return Scored(1.0) if holds_answer(answer, task) else search_reward_fn(task, said, sandbox)
+
 
 SCORERS: dict[str, Scorer] = {
     UNIT_TESTS: unit_tests.code_reward_fn,
     EXACT: search_reward_fn,
+    CONTAINS: contains_reward_fn,
     F1: f1_reward_fn,
     NUMERIC: numeric_reward_fn,
     MATHS: math_reward_fn,
@@ -75,6 +89,7 @@ _REWARD_NAMES = {
 }
 _FORMATS = {
     EXACT: "Answer with the answer alone, in as few words as it takes.",
+    CONTAINS: "Answer with the answer alone, in as few words as it takes.",
     F1: "Answer with the answer alone, in as few words as it takes.",
     NUMERIC: "Answer with the number alone.",
     MATHS: r"Put the final answer into \boxed{}.",

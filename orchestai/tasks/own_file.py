@@ -20,6 +20,35 @@ from orchestai.tasks.suite import Suite
 from orchestai.tasks.task import Task
 from orchestai.text.syntax import parse, parse_literal
 
+_CALLED: dict[TaskField, str] = {
+    "instruction": "instruction question prompt query input task problem text",
+    "answers": "answers answer expected reference target label output solution result",
+    "tests": "tests test",
+    "task_id": "task_id id",
+}
+"""Field of a task -> what its column may be called."""
+
+
+def read_as_called(path: Path, columns: Mapping[TaskField, str], scorer: str) -> list[Task]:
+    """The different tasks of a file whose columns are called as such columns are, or as `columns` says.
+
+    Args:
+        scorer: of tasks that name none; a named one that compares answers leaves tasks with tests alone to their tests.
+    """
+    present = {column.strip().lower(): column for _, row in read_table(path) for column in row if column}
+    called: dict[TaskField, str] = {
+        field: next(present[name] for name in names.split() if name in present)
+        for field, names in _CALLED.items()
+        if set(names.split()) & present.keys()
+    }
+    suite = load(str(path), called | {field: name for field, name in columns.items() if name in present.values()})
+    found: dict[str, Task] = {}
+    for task in (task for split in suite.splits for task in suite.split(split)):
+        own = task.scorer or (task.test and not task.answers and ":" not in scorer)
+        scored = task if own else task.model_copy(update={"scorer": scorer})
+        found.setdefault(" ".join(task.instruction.split()), scored)
+    return list(found.values())
+
 
 def load(path: str | None = None, columns: Mapping[TaskField, str] | None = None) -> Suite:
     """The tasks of a .jsonl, .json, .csv, .tsv or .parquet file, named after it.

@@ -10,10 +10,7 @@ from typer.testing import CliRunner
 
 from orchestai.cli import app
 from orchestai.config import load_config
-from orchestai.data.prepare import fit_estimate
-from orchestai.execution.log import read_log
-from orchestai.planner.checkpoint import NEAREST, estimate_state, open_checkpoint, save_router
-from orchestai.planner.files import STATE_KEY
+from orchestai.planner.checkpoint import open_checkpoint
 from orchestai.tasks.task import Task
 
 POOL = """
@@ -87,15 +84,13 @@ def test_what_is_fitted_is_served(here):
     log = sorted(Path("out/execution_logs").glob("*.jsonl"))
     asked = sum(len(file.read_text().splitlines()) for file in log)
     assert asked == 3 * len(QUESTIONS)
-    serving = ["--config", "out/fit.yaml", "--checkpoint", "out/fit.pth"]
+    serving = ["--config", "out/fit.yaml", "--checkpoint", facts["checkpoints"]["judged"]]
     for question, answer in ("What is 40 plus 3?", "43"), ("What is the capital of Cuba?", "Havana"):
         code, said = orchestai("run", question, *serving, "--json")
         assert code == 0
         assert f'"answer": "{answer}"' in said
     config = load_config(Path("out/fit.yaml"))
-    estimate = fit_estimate(read_log("out/execution_logs").records, config)
-    save_router("near.pth", config, **{STATE_KEY: estimate_state(estimate), NEAREST: True})
-    planner = open_checkpoint("near.pth", config.planner, config.workers)
+    planner = open_checkpoint(facts["checkpoints"]["nearest"], config.planner, config.workers)
     tasks = [
         Task(task_id=q, suite="mine", instruct_prompt=q)
         for q in ("What is 8 plus 30?", "What is the capital of Chile?")

@@ -60,9 +60,8 @@ def test_an_answer_of_which_nothing_is_left_is_matched_as_it_is():
 
 
 def test_the_last_tagged_answer_counts():
-    assert tagged_answer("<answer>a</answer> no: <answer>\n b </answer>") == "b"
-    assert tagged_answer("just b") is None
-    assert tagged_answer("<answer>b") is None
+    said = "<answer>a</answer> no: <answer>\n b </answer>", "just b", "<answer>b"
+    assert [tagged_answer(text) for text in said] == ["b", None, None]
 
 
 def test_rewards_go_by_the_tasks_suite():
@@ -71,6 +70,9 @@ def test_rewards_go_by_the_tasks_suite():
     assert search_reward_fn(task, "yes it is", None) == Scored(0.0)
     assert f1_reward_fn(task, "yes it is", None) == Scored(0.0)
     assert f1_reward_fn(task.model_copy(update={"suite": "written"}), "yes it is", None) == Scored(0.5)
+    for right, said in ("yes", "Yes, it is."), ("Rome", "It is Rome, I think."), ("5 km", "2 + 3 makes 5."):
+        own = task.model_copy(update={"answers": (right,)})
+        assert [find_scorer("contains")(own, text, None).value for text in (said, "No: 7.")] == [1, 0]
 
 
 # Reports earn by facts whose citations hold; each way of citing falsely costs what can be counted by hand.
