@@ -1,4 +1,4 @@
-"""Compute the figures of README's tables, and of the one in `docs/estimate.md`, anew from what was decided.
+"""Compute the figures of README's tables, and of the one in `docs/results/answers.md`, anew from what was decided.
 
     python -m benchmarks.verify [--data DATA]
 
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ours = ("ours - best_single", "ours - best_fixed_rule")
     short = ("best_single", "best_fixed_rule", "static_mix", "knn", "ours", "oracle", *ours)
     whole = ("best_single", "until_two_agree", "best_fixed_rule", "judge", "ours", *ours, "calibration")
-    for page, first, columns in (("README.md", "questions", short), ("docs/estimate.md", "table", whole)):
+    for page, first, columns in (("README.md", "questions", short), ("docs/results/answers.md", "table", whole)):
         for label, *cells in rows_of(ROOT / page, first):
             name = QUESTIONS.get(label, label)
             if name.removesuffix(HELD_OUT) not in RUNS:

@@ -26,10 +26,10 @@ GOALS = {
     "longest paragraph": 120,
 }
 CEILINGS: dict[str, float] = {
-    "docs: words": 46990,
-    "words per sentence": 21.4,
-    "sentences over 35 words (%)": 13.5,
-    "longest paragraph": 208,
+    "docs: words": 44500,
+    "words per sentence": 19.7,
+    "sentences over 35 words (%)": 9.6,
+    "longest paragraph": 204,
 }
 """What a figure above its goal had last."""
 _HIDDEN = re.compile(r"<!--.*?-->", re.DOTALL)
