@@ -26,9 +26,9 @@ GOALS = {
     "longest paragraph": 120,
 }
 CEILINGS: dict[str, float] = {
-    "docs: words": 44500,
-    "words per sentence": 19.7,
-    "sentences over 35 words (%)": 9.6,
+    "docs: words": 43250,
+    "words per sentence": 18.9,
+    "sentences over 35 words (%)": 8.2,
     "longest paragraph": 204,
 }
 """What a figure above its goal had last."""
