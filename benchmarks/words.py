@@ -25,7 +25,7 @@ GOALS = {
     "sentences over 35 words (%)": 5,
     "longest paragraph": 120,
 }
-CEILINGS: dict[str, float] = {"docs: words": 42250, "sentences over 35 words (%)": 6.7, "longest paragraph": 160}
+CEILINGS: dict[str, float] = {"docs: words": 41750, "sentences over 35 words (%)": 5.7, "longest paragraph": 156}
 """What a figure above its goal had last."""
 _HIDDEN = re.compile(r"<!--.*?-->", re.DOTALL)
 _CODE = re.compile(r"^```.*?^```[^\n]*\n?|^(?: {4}[^\n]*\n)+", re.MULTILINE | re.DOTALL)
