@@ -25,7 +25,7 @@ GOALS = {
     "sentences over 35 words (%)": 5,
     "longest paragraph": 120,
 }
-CEILINGS: dict[str, float] = {"docs: words": 41750, "sentences over 35 words (%)": 5.7, "longest paragraph": 156}
+CEILINGS: dict[str, float] = {"docs: words": 41500}
 """What a figure above its goal had last."""
 _HIDDEN = re.compile(r"<!--.*?-->", re.DOTALL)
 _CODE = re.compile(r"^```.*?^```[^\n]*\n?|^(?: {4}[^\n]*\n)+", re.MULTILINE | re.DOTALL)
