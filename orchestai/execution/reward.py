@@ -291,11 +291,6 @@ def reward_form(rewards: RewardsConfig, weights: RewardWeights, measured: Refere
     return RelativeReward(weights.alpha, rewards.success, reference, *weighed, named=named)
 
 
-def _multiple(value: float, reference: float) -> float:
-    """`value / reference`; 0 where there is nothing to compare with."""
-    return value / reference if reference > 0 else 0.0
-
-
 def _share(value: float, reference: float) -> float:
     """`value / (value + reference)`; 0 for nothing, and where there is nothing to compare with."""
     return value / (value + reference) if value > 0 and reference > 0 else 0.0

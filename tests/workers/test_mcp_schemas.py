@@ -18,12 +18,14 @@ TYPES: dict[str, tuple[Any, set[str]]] = {
     "reference": ({"$ref": "#/%24defs/Q"}, {"string"}),
     "reference to a reference": ({"$ref": "#/$defs/R"}, {"string"}),
     "reference to itself": ({"$ref": "#/$defs/S"}, set()),
+    "reference to itself among others": ({"$ref": "#/$defs/T"}, {"string", "array"}),
     "reference elsewhere": ({"$ref": "https://example.com/q.json"}, set()),
     "reference among others": ({"anyOf": [{"$ref": "#/$defs/Q"}, {"type": "null"}]}, {"string"}),
     "all of": ({"allOf": [TEXT, {"minLength": 1}]}, {"string"}),
     "one of some values": ({"enum": ["a", "b"]}, {"enum"}),
 }
-DEFINED = {"Q": TEXT, "R": {"$ref": "#/$defs/Q"}, "S": {"$ref": "#/$defs/S"}, "a/b": TEXT}
+DEFINED = {"Q": TEXT, "R": {"$ref": "#/$defs/Q"}, "S": {"$ref": "#/$defs/S"}}
+DEFINED["T"] = {"anyOf": [TEXT, {"type": "array"}, *[{"$ref": "#/$defs/T"}] * 3]}
 
 
 def test_the_types_of_a_parameter() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
@@ -277,10 +277,6 @@ def _first(error: BaseException) -> BaseException:
     return error
 
 
-_DEEPEST = 20
-"""References within references that are followed."""
-
-
 class McpTool:
     """Calls one tool with arguments made of the request.
 
@@ -363,44 +359,44 @@ class McpTool:
 def read_schema(schema: Any) -> tuple[dict[str, frozenset[str]], list[str]]:
     """The types that each property of an object's schema may have (none: any; `enum`: one of given values), and the
     names of those that it must have, also of those that it does not describe."""
-    whole = _resolved(schema, schema)
-    described = whole.get("properties")
-    properties = (
-        {name: _types(about, schema) for name, about in described.items()} if isinstance(described, dict) else {}
-    )
-    listed = whole.get("required")
-    required = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
-    return properties | {name: frozenset() for name in required if name not in properties}, required
+    properties: dict[str, frozenset[str]] = {}
+    required: dict[str, frozenset[str]] = {}
+    for part in _parts(schema, schema, set()):
+        described, listed = part.get("properties"), part.get("required")
+        for name, about in described.items() if isinstance(described, dict) else ():
+            properties.setdefault(name, _types(about, schema, set()))
+        required |= {name: frozenset() for name in listed if isinstance(name, str)} if isinstance(listed, list) else {}
+    return properties | {name: types for name, types in required.items() if name not in properties}, list(required)
 
 
-def _types(about: Any, root: Any) -> frozenset[str]:
+def _types(about: Any, root: Any, followed: set[str]) -> frozenset[str]:
     """What a value may be, but for null."""
-    resolved = _resolved(about, root)
-    said = resolved.get("type")
-    types = {one for one in (said if isinstance(said, list) else [said]) if isinstance(one, str)}
-    for choices in (resolved.get("anyOf"), resolved.get("oneOf")):
-        types |= {one for choice in choices for one in _types(choice, root)} if isinstance(choices, list) else set()
-    return frozenset({"enum"} if {"enum", "const"} & {*resolved} else types - {"null"})
+    types: set[str] = set()
+    for part in _parts(about, root, followed):
+        if not {"enum", "const"}.isdisjoint(part):
+            return frozenset({"enum"})
+        said = part.get("type")
+        types |= {one for one in (said if isinstance(said, list) else [said]) if isinstance(one, str)}
+        for choices in (part.get("anyOf"), part.get("oneOf")):
+            for choice in choices if isinstance(choices, list) else ():
+                types |= _types(choice, root, followed)
+    return frozenset(types - {"null"})
 
 
-def _resolved(schema: Any, root: Any, depth: int = 0) -> dict[str, Any]:
-    """A schema with what it refers to and all that it is made of; `true` and what is no schema say nothing."""
-    if not isinstance(schema, dict) or depth > _DEEPEST:
-        return {}
-    merged = dict(schema)
-    parts = schema["allOf"] if isinstance(schema.get("allOf"), list) else []
-    if isinstance(reference := schema.get("$ref"), str):
-        parts = [*parts, _found(reference, root)]
-    for part in parts:
-        for key, value in _resolved(part, root, depth + 1).items():
-            held = merged.get(key)
-            if isinstance(held, dict) and isinstance(value, dict):
-                merged[key] = {**held, **{name: one for name, one in value.items() if name not in held}}
-            elif isinstance(held, list) and isinstance(value, list) and key == "required":
-                merged[key] = [*held, *(one for one in value if one not in held)]
-            else:
-                merged.setdefault(key, value)
-    return merged
+def _parts(schema: Any, root: Any, followed: set[str]) -> Iterator[dict[str, Any]]:
+    """A schema, what it refers to, and all that it is made of; `true` and what is no schema say nothing.
+
+    Args:
+        followed: references that were followed before, each of which is followed once.
+    """
+    if not isinstance(schema, dict):
+        return
+    yield schema
+    for part in schema["allOf"] if isinstance(schema.get("allOf"), list) else ():
+        yield from _parts(part, root, followed)
+    if isinstance(reference := schema.get("$ref"), str) and reference not in followed:
+        followed.add(reference)
+        yield from _parts(_found(reference, root), root, followed)
 
 
 def _found(reference: str, root: Any) -> Any:
