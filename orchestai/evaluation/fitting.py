@@ -128,8 +128,7 @@ def pick(found: Sequence[Selection], *, dearer: bool = False) -> Selection:
 
 
 def _tried(way: Way, answers: SeenAnswers, verdicts: Verdicts, votes: Values) -> Choice:
-    decided = way.decide(answers, votes)
-    return Choice(way, *decided.outcome(verdicts), decided.probability)
+    return Choice(way, *(decided := way.decide(answers, votes)).outcome(verdicts), decided.probability)
 
 
 def serve(
@@ -144,7 +143,9 @@ def serve(
     Args:
         learned: features and verdicts of the queries that it was chosen on, and `features` of these.
     """
-    if learned is not None and features is not None and selection.kind == NEAREST:
+    if selection.kind == NEAREST:
+        if learned is None or features is None:
+            raise ValueError("the nearest queries are told by features")
         workers = nearest_workers(features, learned[0], learned[1].right, learned[1].cost_usd)
         rows = np.arange(len(workers))
         return verdicts.right[rows, workers], verdicts.cost_usd[rows, workers]
@@ -272,9 +273,8 @@ def verdict(
     served, held = f"Served: {describe(selection, workers)}", ""
     if selection.kind == SINGLE:
         few = f"{count} tasks cannot say more than who did best on them"
-        served += (
-            f"; {few if evidence is None else 'no other choice was surely enough above it at no more than its price'}"
-        )
+        none = "no other choice was surely enough above it at no more than its price"
+        served += f"; {few if evidence is None else none}"
     elif evidence is not None:
         served += f"; {_gain(evidence, selection)}"
         held = f", each held out: {_share(evidence.served[0])} at {_usd(evidence.served[1])}"

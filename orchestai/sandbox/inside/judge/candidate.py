@@ -69,7 +69,7 @@ def load_candidate(source: str, entry_point: str, module: ModuleType) -> Callabl
         code = compile(source, "solution.py", "exec", dont_inherit=True)
     except Exception as error:
         diff = any(f"\n{mark}" in f"\n{source}" for mark in ("@@ ", "diff --git ", "*** Begin Patch", "<<<<<<< "))
-        raise LoadError("syntax_error", describe(error) + "; it is a diff: write the whole program" * diff) from None
+        raise LoadError("syntax_error", describe(error) + ("; it is a diff, no program" if diff else "")) from None
     run_code(code, source, module, "solution.py")
     if not callable(function := module.__dict__.get(entry_point)):
         raise LoadError("no_entry_point", f"the program defines no function {entry_point}")
